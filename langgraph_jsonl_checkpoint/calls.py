@@ -1,0 +1,192 @@
+"""The two calls that store: what `put` and `put_writes` were given, frozen before anything waits.
+
+A call is made in the caller's thread, be it an event loop's: it takes no lock and touches no disk. The thread that
+appends asks it for its records then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from langgraph.checkpoint.base import get_checkpoint_metadata
+
+from langgraph_jsonl_checkpoint import upstream
+from langgraph_jsonl_checkpoint.errors import ValueEncodingError
+from langgraph_jsonl_checkpoint.log import records
+from langgraph_jsonl_checkpoint.session import Shadow
+from langgraph_jsonl_checkpoint.values.freeze import LARGE_FIELD, Freezer
+from langgraph_jsonl_checkpoint.values.types import tag_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from langchain_core.runnables import RunnableConfig
+
+    from langgraph_jsonl_checkpoint.session import Session
+    from langgraph_jsonl_checkpoint.values.book import Page
+    from langgraph_jsonl_checkpoint.values.seal import Serde
+
+_TOLD = ("id", "channel_values", "channel_versions", "versions_seen")
+
+
+class PutCall:
+    """A checkpoint.
+
+    Attributes:
+        ns: Its namespace.
+        id: Its id.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        serde: Serde,
+        config: RunnableConfig,
+        checkpoint: Mapping[str, Any],
+        metadata: Mapping[str, Any],
+        changed: Sequence[str],
+    ) -> None:
+        configurable = config["configurable"]
+        self.ns: str = configurable.get("checkpoint_ns", "")
+        self.id: str = checkpoint["id"]
+        self._parent: str | None = configurable.get("checkpoint_id")
+        self._changed = list(changed)
+        self._next = upstream.next_nodes(checkpoint)
+        told = dict(get_checkpoint_metadata(config, metadata))  # type: ignore[arg-type]
+        # The state transition stands in the clear, also where metadata is sealed.
+        self._step = told.pop("step") if type(told.get("step")) is int else None
+        self._source = told.pop("source") if type(told.get("source")) is str else None
+        rest = {k: v for k, v in checkpoint.items() if k not in _TOLD}
+        self._created = rest.pop("ts") if type(rest.get("ts")) is str else msgspec.UNSET
+        self._v = rest.pop("v") if type(rest.get("v")) is int else msgspec.UNSET
+        self._updated = rest.pop("updated_channels") if _is_names(rest.get("updated_channels", 0)) else msgspec.UNSET
+
+        freezer = Freezer(session.known, serde.tree)
+        before = session.shadows.get(self.ns, Shadow())
+
+        def freeze(name: str, value: Mapping[str, Any], old: Any = None) -> Any:
+            return _freeze_each(freezer, dict(value), old, f"{name} of checkpoint {self.id!r}")
+
+        self._shadow = Shadow(
+            freeze("channel", checkpoint.get("channel_values", {}), before.channels),
+            freeze("version", checkpoint.get("channel_versions", {}), before.versions),
+            freeze("version seen", checkpoint.get("versions_seen", {}), before.seen),
+        )
+        self._metadata = freeze("metadata", told)
+        self._extra = freeze("field", rest) if rest else None
+        self._completed = (
+            self.ns == "" and self._source == "loop" and not self._next and upstream.is_compiled(checkpoint)
+        )
+
+    def records(self, page: Page) -> list[records.Record]:
+        """The call's records."""
+        checkpoint = records.Checkpoint(
+            ns=tag_text(self.ns),
+            id=tag_text(self.id),
+            parent=self._parent and tag_text(self._parent),
+            step=self._step,
+            source=self._source and tag_text(self._source),
+            next=[tag_text(n) for n in self._next],
+            changed=[tag_text(c) for c in self._changed],
+            created=self._created,
+            v=self._v,
+            channels=page.text(self._shadow.channels),
+            versions=page.text(self._shadow.versions),
+            seen=page.text(self._shadow.seen),
+            updated=[tag_text(c) for c in self._updated] if isinstance(self._updated, list) else self._updated,
+            metadata=page.text(self._metadata),
+            extra=page.text(self._extra) if self._extra is not None else records.NO_TEXT,
+        )
+        if not self._completed:
+            return [checkpoint]
+        return [checkpoint, records.Terminal(ns="", checkpoint=checkpoint.id, reason="completed")]
+
+    def done(self, session: Session) -> None:
+        """The checkpoint is stored: the next one of its namespace is compared with it."""
+        session.shadows[self.ns] = self._shadow
+
+
+class WritesCall:
+    """A task's writes.
+
+    Attributes:
+        ns: The namespace of the checkpoint.
+        checkpoint_id: The checkpoint whose task it is.
+        ends_run: Whether the writes say that the run stops here: with an error, or to ask a human.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        serde: Serde,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str,
+    ) -> None:
+        configurable = config["configurable"]
+        self.ns: str = configurable.get("checkpoint_ns", "")
+        self.checkpoint_id: str = configurable["checkpoint_id"]
+        self._task, self._path = task_id, task_path
+        self._writes: list[tuple[int, str, Any]] = []
+        freezer = Freezer(session.known, serde.tree)
+        channels = session.shadows.get(self.ns, Shadow()).channels
+        before = getattr(channels, "parts", {})
+        for i, (channel, value) in enumerate(writes):
+            part = _freeze_one(freezer, value, before.get(channel), f"write to {channel!r} of task {task_id!r}")
+            self._writes.append((upstream.index_of(channel, i), channel, part))
+        self._reason, self._error = None, None
+        if self.ns == "":
+            self._reason, self._error = upstream.end_of_run([(c, p) for _, c, p in self._writes])
+        self.ends_run = self._reason is not None
+
+    def is_stored(self, session: Session) -> bool:
+        """Whether all of it is stored already, so that storing it again would change nothing."""
+        has = session.checkpoints.has_write
+        return all(has(self.ns, self.checkpoint_id, self._task, index) for index, _, _ in self._writes)
+
+    def records(self, page: Page, ended: records.Terminal | None) -> list[records.Record]:
+        """The call's records; `ended` is how the run ended so far."""
+        checkpoint = tag_text(self.checkpoint_id)
+        writes = records.Writes(
+            ns=tag_text(self.ns),
+            checkpoint=checkpoint,
+            task=tag_text(self._task),
+            path=tag_text(self._path),
+            writes=[(index, tag_text(channel), page.text(part)) for index, channel, part in self._writes],
+        )
+        if self._reason is None:
+            return [writes]
+        if ended is not None and (ended.checkpoint, ended.reason) == (checkpoint, self._reason):
+            return [writes]  # several tasks interrupt: one end
+        error = page.text(self._error) if self._error is not None else records.NO_TEXT
+        return [writes, records.Terminal(ns="", checkpoint=checkpoint, reason=self._reason, error=error)]
+
+
+def _freeze_each(freezer: Freezer, values: dict[str, Any], before: Any, what: str) -> Any:
+    try:
+        return freezer.freeze(values, before, LARGE_FIELD)[0]
+    except Exception:
+        # Say which one it is.
+        for name, value in values.items():
+            _freeze_one(freezer, value, None, f"{what} {name!r}" if what.startswith("meta") else f"{name!r}, {what},")
+        raise
+
+
+def _freeze_one(freezer: Freezer, value: Any, before: Any, what: str) -> Any:
+    try:
+        return freezer.freeze(value, before)[0]
+    except RecursionError:
+        raise ValueEncodingError(
+            f"{what} holds a value that is nested too deeply or contains itself; nothing was stored"
+        ) from None
+    except Exception as error:
+        raise ValueEncodingError(
+            f"{what} holds a {type(value).__name__} that cannot be stored ({type(error).__name__}: {error}); nothing "
+            "was stored. Store a plain value, or give the saver a serde that can dump it."
+        ) from error
+
+
+def _is_names(value: Any) -> bool:
+    return value is None or type(value) is list and all(type(v) is str for v in value)

@@ -1,0 +1,172 @@
+"""What of a thread stays when somebody asks for less of it, and which lines of its log that is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from langgraph_jsonl_checkpoint import upstream
+from langgraph_jsonl_checkpoint.log import records
+from langgraph_jsonl_checkpoint.values.types import untag_text
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from langgraph_jsonl_checkpoint.folds.checkpoints import Checkpoints
+    from langgraph_jsonl_checkpoint.log.journal import Line
+    from langgraph_jsonl_checkpoint.values.thaw import Thawer
+
+Key = tuple[str, str]
+"""A checkpoint: its namespace and its id."""
+
+
+@dataclass
+class Removal:
+    """What is to go.
+
+    Attributes:
+        checkpoints: Checkpoints, with their writes.
+        namespaces: Whole namespaces: calls of subgraphs that are over.
+    """
+
+    checkpoints: set[Key] = field(default_factory=set)
+    namespaces: set[str] = field(default_factory=set)
+
+    def covers(self, ns: str, checkpoint_id: str) -> bool:
+        """Whether a checkpoint goes."""
+        return ns in self.namespaces or (ns, checkpoint_id) in self.checkpoints
+
+
+def all_but_latest(fold: Checkpoints, thaw: Thawer) -> Removal:
+    """Keep the newest checkpoint of each namespace, as PostgresSaver 3.2 does, and what it needs.
+
+    That is the ancestors down to the snapshots of its DeltaChannels, which PostgresSaver refuses, and the parent that
+    holds its pending sends if it predates version 4. A subgraph call's namespace goes when the root checkpoint that
+    it started from is stored and goes.
+    """
+    heads = {ns: name for ns in fold.namespaces() for name in [_id(fold.get(ns, None))]}
+    parents = {ns: thaw.value(_record(fold, ns, name).metadata).get("parents", {}) for ns, name in heads.items()}
+    removal = Removal()
+    for ns in heads:
+        root = parents[ns].get("")
+        if upstream.task_namespace(ns) and root and root != heads.get("") and fold.get("", root) is not None:
+            removal.namespaces.add(ns)
+    kept = {(ns, name) for ns, name in heads.items() if ns not in removal.namespaces}
+    for ns, name in list(kept):
+        kept |= _needed(fold, thaw, ns, name)
+        kept |= _sends_parent(fold, ns, name)
+    for name, ns, _ in fold.newest_first():
+        if (ns, name) not in kept:
+            removal.checkpoints.add((ns, name))
+    return removal
+
+
+def runs(fold: Checkpoints, thaw: Thawer, run_ids: Collection[str]) -> Removal:
+    """The checkpoints that these runs made, but for those that the DeltaChannels of others are rebuilt from."""
+    stored = fold.newest_first()
+    made = {(ns, name) for name, ns, record in stored if thaw.value(record.metadata).get("run_id") in run_ids}
+    needed: set[Key] = set()
+    for name, ns, _ in stored if made else ():
+        if (ns, name) not in made:
+            needed |= _needed(fold, thaw, ns, name)
+    return Removal(made - needed)
+
+
+def survivors(lines: Sequence[Line], fold: Checkpoints, thaw: Thawer, removal: Removal) -> Iterator[bytes]:
+    """The lines that stay, in their order; the header is not among them.
+
+    Of an id that was put several times the last content stays, in the first one's place. Messages and values stay
+    if something that stays refers to them.
+    """
+    last: set[Key] = set()
+    texts: list[Any] = []
+    stays: list[tuple[Line, records.Record | None]] = []
+    for line in lines:
+        record = records.parse(line.kind, line.text)
+        if isinstance(record, records.Checkpoint):
+            key = untag_text(record.ns), untag_text(record.id)
+            if removal.covers(*key) or key in last:
+                continue
+            last.add(key)
+            record = _record(fold, *key)
+            texts += [record.channels, record.versions, record.seen, record.metadata, record.extra]
+        elif isinstance(record, records.Writes):
+            if removal.covers(untag_text(record.ns), untag_text(record.checkpoint)):
+                continue
+            texts += [text for _, _, text in record.writes]
+        elif isinstance(record, records.Terminal):
+            if removal.covers(untag_text(record.ns), untag_text(record.checkpoint)):
+                continue
+            texts.append(record.error)
+        stays.append((line, record))
+    numbers = set().union(*(thaw.numbers(t) for t in texts if t is not records.NO_TEXT))
+    for line, record in stays:
+        yield from _rewritten(line, record, removal, numbers)
+
+
+def _rewritten(
+    line: Line, record: records.Record | None, removal: Removal, numbers: set[int]
+) -> Iterator[bytes]:
+    ts = timestamp(line.text)
+    if isinstance(record, records.Message):
+        if record.n in numbers:
+            yield line.text
+    elif isinstance(record, records.Value):
+        held: records.Value | None = None
+        for n, text in enumerate(record.values, record.n):
+            if n not in numbers:
+                continue
+            if held is not None and held.n + len(held.values) == n:
+                held.values.append(text)
+                continue
+            if held is not None:
+                yield records.line(0, ts, held)
+            held = records.Value(n=n, values=[text])
+        if held is not None:
+            yield records.line(0, ts, held)
+    elif isinstance(record, records.Checkpoint):
+        if record.parent is not None and removal.covers(untag_text(record.ns), untag_text(record.parent)):
+            record.parent = None
+        yield records.line(0, ts, record)
+    else:
+        yield line.text
+
+
+def _needed(fold: Checkpoints, thaw: Thawer, ns: str, name: str) -> set[Key]:
+    """The ancestors whose writes, or snapshots, a checkpoint's DeltaChannels are rebuilt from."""
+    record = _record(fold, ns, name)
+    missing = set(upstream.delta_channels(thaw.value(record.metadata)))
+    if missing:
+        missing -= set(thaw.value(record.channels))
+    found: set[Key] = set()
+    for ancestor, stored in fold.ancestors(ns, name):
+        if not missing:
+            break
+        found.add((ns, ancestor))
+        missing -= set(thaw.value(stored.channels))
+    return found
+
+
+def _sends_parent(fold: Checkpoints, ns: str, name: str) -> set[Key]:
+    record = _record(fold, ns, name)
+    if record.parent is None or not isinstance(record.v, int) or record.v >= 4:  # noqa: PLR2004
+        return set()
+    parent = untag_text(record.parent)
+    if fold.get(ns, parent) is None or all(w.channel != upstream.TASKS for w in fold.writes(ns, parent)):
+        return set()
+    return {(ns, parent)}
+
+
+def _record(fold: Checkpoints, ns: str, name: str) -> records.Checkpoint:
+    record = fold.get(ns, name)
+    if record is None:
+        raise LookupError(name)
+    return record
+
+
+def _id(record: records.Checkpoint | None) -> str:
+    return untag_text(record.id) if record is not None else ""
+
+
+def timestamp(text: bytes) -> str:
+    return text.split(b'"ts":"', 1)[1].split(b'"', 1)[0].decode()

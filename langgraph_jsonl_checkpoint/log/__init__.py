@@ -1,0 +1,1 @@
+"""Records on disk. Knows bytes and records; nothing of LangGraph or LangChain."""

@@ -1,0 +1,224 @@
+"""Session logs in a directory tree: files, locks, fsync.
+
+`<root>/<workspace>/<thread>/session.jsonl.zst`, every name escaped. All that touches the disk is here; each function
+is one step whose place in the order matters to its caller.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import shutil
+from typing import TYPE_CHECKING
+
+from filelock import lock_descriptor, unlock_descriptor
+
+from langgraph_jsonl_checkpoint.log import names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LOG = "session.jsonl.zst"
+_POLL = 0.001  # seconds between two tries for a contended lock
+_CHUNK = 1 << 30  # Linux moves at most 2 GiB a call
+
+
+class LogFile:
+    """One session's log, kept open. Not for several threads at once."""
+
+    def __init__(self, path: str) -> None:
+        """Open an existing log.
+
+        Raises:
+            FileNotFoundError: There is none.
+            OSError: It cannot be opened, or a symbolic link stands in its place.
+        """
+        flags = os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            self._fd = os.open(path, os.O_RDWR | flags)
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+            # A log on a read-only medium can still be read; an append then fails on the descriptor.
+            self._fd = os.open(path, os.O_RDONLY | flags)
+        self.path = path
+        status = os.fstat(self._fd)
+        self._identity = status.st_dev, status.st_ino
+
+    def size(self) -> int | None:
+        """The size in bytes; None if the path no longer leads to this file, or the descriptor is no longer ours.
+
+        Both happen: another process deletes or rewrites the session, and a daemon closes every descriptor it finds,
+        whose number then belongs to another file.
+        """
+        try:
+            here, there = os.fstat(self._fd), os.stat(self.path, follow_symlinks=False)
+        except OSError as error:
+            if error.errno in (errno.EBADF, errno.ENOENT, errno.ENOTDIR):
+                return None
+            raise
+        if (here.st_dev, here.st_ino) != self._identity or (there.st_dev, there.st_ino) != self._identity:
+            return None
+        return here.st_size
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the session's lock. It dies with the process, so a dead writer never blocks."""
+        lock_descriptor(self._fd, poll_interval=_POLL)
+        try:
+            yield
+        finally:
+            # A closed descriptor has given the lock back already.
+            with contextlib.suppress(OSError):
+                unlock_descriptor(self._fd)
+
+    def read(self, offset: int, end: int) -> bytes:
+        """The bytes from `offset` to `end`, or to the file's end if that comes first."""
+        parts: list[bytes] = []
+        while offset < end:
+            part = os.pread(self._fd, min(end - offset, _CHUNK), offset)
+            if not part:
+                break
+            parts.append(part)
+            offset += len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def write(self, data: bytes, offset: int) -> None:
+        """Write all of `data` at `offset`, which is the end."""
+        view = memoryview(data)
+        while view:
+            done = os.pwrite(self._fd, view[:_CHUNK], offset)
+            view, offset = view[done:], offset + done
+
+    def truncate(self, size: int) -> None:
+        """Cut the file."""
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        """Bring the file's bytes and size to the disk."""
+        _datasync(self._fd)
+
+    def set_aside(self, offset: int, end: int, stamp: str) -> str:
+        """Copy a torn end to a file beside the log and sync it; the file's name.
+
+        The copy is on disk before the caller cuts the log: the evidence is never in neither place.
+        """
+        directory = os.path.dirname(self.path)
+        name = f"session.torn-{offset}-{stamp}"
+        _write_new(os.path.join(directory, name), self.read(offset, end), sync=True)
+        sync_directory(directory)
+        return name
+
+    def close(self) -> None:
+        """Close the descriptor, unless its number has come to stand for another file."""
+        with contextlib.suppress(OSError):
+            status = os.fstat(self._fd)
+            if (status.st_dev, status.st_ino) == self._identity:
+                os.close(self._fd)
+        self._fd = -1
+
+
+def log_path(root: str, workspace: str, thread_id: str) -> str:
+    """Where a thread's log is, or would be."""
+    return os.path.join(root, names.escape(workspace), names.escape(thread_id), LOG)
+
+
+def logs(root: str, workspace: str) -> list[tuple[float, str]]:
+    """The logs of a workspace as (time of last change in seconds, path), the last changed first."""
+    found: list[tuple[float, str]] = []
+    with contextlib.suppress(FileNotFoundError), os.scandir(os.path.join(root, names.escape(workspace))) as entries:
+        for entry in entries:
+            path = os.path.join(entry.path, LOG)
+            # A thread that is just being created or deleted has a directory and no log.
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                found.append((os.stat(path, follow_symlinks=False).st_mtime, path))
+    return sorted(found, reverse=True)
+
+
+def create(path: str, data: bytes, *, sync: bool) -> None:
+    """Create a log that holds `data`, never in the place of another.
+
+    The file is written aside and linked to its name, so no reader, and no crash, ever sees a part of it.
+
+    Raises:
+        FileExistsError: Another writer was faster; nothing was changed.
+    """
+    directory = os.path.dirname(path)
+    made = _make_directories(directory)
+    aside = os.path.join(directory, f".new-{secrets.token_hex(8)}")
+    _write_new(aside, data, sync=sync)
+    try:
+        os.link(aside, path)
+    finally:
+        os.unlink(aside)
+    if sync:
+        for each in (directory, *made):
+            sync_directory(each)
+
+
+def replace(path: str, data: bytes) -> None:
+    """Put a new generation in the place of a log: a crash leaves the old one or the new one, whole."""
+    directory = os.path.dirname(path)
+    aside = os.path.join(directory, f".new-{secrets.token_hex(8)}")
+    try:
+        _write_new(aside, data, sync=True)
+        os.rename(aside, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(aside)
+        raise
+    sync_directory(directory)
+
+
+def delete(path: str) -> None:
+    """Delete a log and all that lies beside it."""
+    directory = os.path.dirname(path)
+    # The log first: whatever a crash leaves behind, the thread is gone.
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    shutil.rmtree(directory, ignore_errors=True)
+    with contextlib.suppress(FileNotFoundError):
+        sync_directory(os.path.dirname(directory))
+
+
+def sync_directory(path: str) -> None:
+    """Bring a directory's entries to the disk: a created or renamed file is only then there after a power cut."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _make_directories(path: str) -> list[str]:
+    """Make a directory and its parents, 0700; the directories whose entries are new."""
+    missing: list[str] = []
+    while not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path) or os.curdir
+    for each in reversed(missing):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(each, 0o700)
+    return [os.path.dirname(each) or os.curdir for each in missing]
+
+
+def _write_new(path: str, data: bytes, *, sync: bool) -> None:
+    """Create a file, 0600, that holds `data`."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view[:_CHUNK]) :]
+        if sync:
+            _datasync(fd)
+    except BaseException:
+        os.unlink(path)
+        raise
+    finally:
+        os.close(fd)
+
+
+# macOS has no fdatasync.
+_datasync = getattr(os, "fdatasync", os.fsync)

@@ -1,0 +1,164 @@
+"""Every record type of the log, and the format's version. FORMAT.md describes them.
+
+A record's values (`msgspec.Raw`) stay the bytes they are until somebody asks for them: opening a session parses
+what the folds need and nothing else. Names are trees (`Any`), because Python strings may hold lone surrogates.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+FORMAT = "langgraph-jsonl-checkpoint"
+VERSION = 1
+
+
+NO_TEXT = msgspec.Raw(b"null")
+"""An optional text that is left out; msgspec knows no `Raw | None`."""
+
+
+class Record(msgspec.Struct, omit_defaults=True):
+    """What all records share is the envelope: seq, type and ts, which `line` writes."""
+
+
+class Session(Record):
+    """The header: which thread this is. Immutable, seq 0, a frame of its own."""
+
+    format: str
+    version: int
+    thread_id: Any
+    workspace: Any
+    generation: int = 0
+    delegation_depth: int = 0
+    parent: Any = None
+    forked_from: Any = None
+
+
+class Recovered(Record):
+    """A torn end that a writer moved aside when it opened the session."""
+
+    offset: int
+    bytes: int
+    file: str
+
+
+class Open(Record):
+    """A writer appends to the session for the first time."""
+
+    writer: str
+    pid: int
+    host: str
+    versions: dict[str, str]
+    recovered: Recovered | None = None
+
+
+class Message(Record):
+    """One message, once."""
+
+    n: int
+    message: msgspec.Raw
+
+
+class Value(Record):
+    """Values that other records refer to, once: `n` is the number of the first."""
+
+    n: int
+    values: list[msgspec.Raw]
+
+
+class Writes(Record):
+    """What `put_writes` was given: [index, channel, value] for each write."""
+
+    ns: Any
+    checkpoint: Any
+    task: Any
+    path: Any
+    writes: list[tuple[int, Any, msgspec.Raw]]
+
+
+class Checkpoint(Record, kw_only=True):
+    """What `put` was given, and the state transition that it is."""
+
+    ns: Any
+    id: Any
+    parent: Any = None
+    step: int | None = None
+    source: str | None = None
+    next: list[Any] = []
+    changed: list[Any] = []
+    created: Any = msgspec.UNSET
+    v: Any = msgspec.UNSET
+    channels: msgspec.Raw
+    versions: msgspec.Raw
+    seen: msgspec.Raw
+    updated: Any = msgspec.UNSET
+    metadata: msgspec.Raw
+    extra: msgspec.Raw = NO_TEXT
+
+
+class Terminal(Record):
+    """Why a run stopped."""
+
+    ns: Any
+    checkpoint: Any
+    reason: str
+    error: msgspec.Raw = NO_TEXT
+
+
+class Prune(Record):
+    """What this generation of the session left out."""
+
+    strategy: str
+    removed: dict[str, int]
+
+
+class Reserved(Record):
+    """A type that version 1 names but this release does not write."""
+
+
+TYPES: dict[str, type[Record]] = {
+    "session": Session,
+    "open": Open,
+    "message": Message,
+    "value": Value,
+    "writes": Writes,
+    "checkpoint": Checkpoint,
+    "terminal": Terminal,
+    "prune": Prune,
+    "tool": Reserved,
+    "chunks": Reserved,
+    "compaction": Reserved,
+    "runtime": Reserved,
+}
+_NAMES = {cls: name for name, cls in TYPES.items() if cls is not Reserved}
+_DECODERS = {name: msgspec.json.Decoder(cls) for name, cls in TYPES.items()}
+_encode = msgspec.json.Encoder().encode
+
+
+class Ignorable(msgspec.Struct):
+    """The one thing that a reader may ask of a record of an unknown type."""
+
+    ignorable: bool = False
+
+
+def line(seq: int, ts: str, record: Record) -> bytes:
+    """A record as a line of the log, without the line feed."""
+    fields = _encode(record)[1:]
+    comma = b"" if fields == b"}" else b","
+    return b'{"seq":%d,"type":"%s","ts":"%s"%s' % (seq, _NAMES[type(record)].encode(), ts.encode(), comma) + fields
+
+
+def parse(kind: str, text: bytes) -> Record | None:
+    """The record of a line whose type is `kind`; None for an unknown type that may be ignored.
+
+    Raises:
+        LookupError: The type is unknown and the record does not say that it may be ignored.
+        msgspec.DecodeError: The line is no JSON, or not what its type says.
+    """
+    decoder = _DECODERS.get(kind)
+    if decoder is not None:
+        return decoder.decode(text)
+    if msgspec.json.decode(text, type=Ignorable).ignorable:
+        return None
+    raise LookupError(kind)

@@ -1,0 +1,140 @@
+"""Checkpoint tuples from a session: what `get_tuple`, `list` and `get_delta_channel_history` give out.
+
+A `Reader` is taken under the session's lock and used without it: records do not change, and a new generation of the
+session gets folds of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from langgraph.checkpoint.base import CheckpointTuple
+
+from langgraph_jsonl_checkpoint.errors import CorruptSessionError
+from langgraph_jsonl_checkpoint.log import records
+from langgraph_jsonl_checkpoint.session import Shadow
+from langgraph_jsonl_checkpoint.values.adopt import Adopter
+from langgraph_jsonl_checkpoint.values.thaw import BadTextError, Thawer
+from langgraph_jsonl_checkpoint.values.types import untag_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import DeltaChannelHistory
+
+    from langgraph_jsonl_checkpoint.session import Session
+    from langgraph_jsonl_checkpoint.values.seal import Serde
+
+
+class Reader:
+    """Reads what a session held when this was made."""
+
+    def __init__(self, session: Session, serde: Serde) -> None:
+        self.fold = session.checkpoints
+        self.thaw = Thawer(session.book, serde)
+        self._identity = session.identity
+        self._shadows = session.shadows
+        self._adopt = Adopter(session.book, serde).part
+
+    def get(self, ns: str, checkpoint_id: str | None) -> CheckpointTuple | None:
+        """A checkpoint, or a namespace's newest."""
+        record = self.fold.get(ns, checkpoint_id)
+        if record is None:
+            return None
+        found = self.tuple(ns, record, self.metadata(record))
+        if ns not in self._shadows:
+            # The run that begins here puts this state again, and more: what it shares with it is written already.
+            texts = record.channels, record.versions, record.seen
+            keys = "channel_values", "channel_versions", "versions_seen"
+            values: Any = found.checkpoint
+            self._shadows[ns] = Shadow(*(self._adopt(t, values[k]) for t, k in zip(texts, keys, strict=True)))
+        return found
+
+    def list(
+        self, ns: str | None, checkpoint_id: str | None, before: str | None, wanted: Mapping[str, Any] | None
+    ) -> Iterator[tuple[str, CheckpointTuple]]:
+        """(id, tuple) of the checkpoints that match, descending by id."""
+        for name, space, record in self.fold.newest_first(ns):
+            if checkpoint_id and name != checkpoint_id or before and name >= before:
+                continue
+            metadata = self.metadata(record)
+            if wanted and any(metadata.get(k) != v for k, v in wanted.items()):
+                continue
+            yield name, self.tuple(space, record, metadata)
+
+    def tuple(self, ns: str, record: records.Checkpoint, metadata: dict[str, Any]) -> CheckpointTuple:
+        """A record as LangGraph's tuple; its values are the caller's own."""
+        name = untag_text(record.id)
+        value = self._value
+        checkpoint: dict[str, Any] = {
+            "id": name,
+            "channel_values": value(record, record.channels),
+            "channel_versions": value(record, record.versions),
+            "versions_seen": value(record, record.seen),
+        }
+        for key, told in (("v", record.v), ("ts", record.created), ("updated_channels", record.updated)):
+            if told is not msgspec.UNSET:
+                checkpoint[key] = [untag_text(c) for c in told] if type(told) is list else told
+        if record.extra is not records.NO_TEXT:
+            checkpoint |= value(record, record.extra)
+        return CheckpointTuple(
+            config=self._config(ns, name),
+            checkpoint=checkpoint,  # type: ignore[arg-type]
+            metadata=metadata,  # type: ignore[arg-type]
+            parent_config=self._config(ns, untag_text(record.parent)) if record.parent else None,
+            pending_writes=[(w.task, w.channel, value(record, w.text)) for w in self.fold.writes(ns, name)],
+        )
+
+    def metadata(self, record: records.Checkpoint) -> dict[str, Any]:
+        """A checkpoint's metadata, as it was put."""
+        found: dict[str, Any] = self._value(record, record.metadata)
+        if record.source is not None:
+            found["source"] = untag_text(record.source)
+        if record.step is not None:
+            found["step"] = record.step
+        return found
+
+    def delta_history(
+        self, ns: str, checkpoint_id: str | None, channels: Sequence[str]
+    ) -> dict[str, DeltaChannelHistory]:
+        """For each channel the writes on the path to a checkpoint since the last stored value, and that value.
+
+        One walk over the ancestors for all channels. A value stands before the writes of the checkpoint that holds
+        it, so those count; what is older does not.
+        """
+        found: dict[str, DeltaChannelHistory] = {c: {"writes": []} for c in channels}
+        missing = dict.fromkeys(channels)
+        for name, record in self.fold.ancestors(ns, checkpoint_id):
+            if not missing:
+                break
+            for write in reversed(self.fold.writes(ns, name)):
+                if write.channel in missing:
+                    found[write.channel]["writes"].append(
+                        (write.task, write.channel, self._value(record, write.text))
+                    )
+            held = self._value(record, record.channels)
+            for channel in [c for c in missing if c in held]:
+                found[channel]["seed"] = held[channel]
+                del missing[channel]
+        for entry in found.values():
+            entry["writes"].reverse()
+        return found
+
+    def _value(self, record: records.Checkpoint, text: msgspec.Raw) -> Any:
+        try:
+            return self.thaw.value(text)
+        except BadTextError as error:
+            raise CorruptSessionError(
+                self._identity.path, 0, 0, f"checkpoint {untag_text(record.id)!r} cannot be read: {error}"
+            ) from error
+
+    def _config(self, ns: str, checkpoint_id: str) -> RunnableConfig:
+        return {
+            "configurable": {
+                "thread_id": self._identity.thread_id,
+                "checkpoint_ns": ns,
+                "checkpoint_id": checkpoint_id,
+            }
+        }

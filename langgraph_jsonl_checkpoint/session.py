@@ -1,0 +1,404 @@
+"""One thread open in this process: its log, what the log means, and what was written last.
+
+The order of an append, all of it under the session's lock: see what others appended, number what is new, write one
+frame, sync as asked, and only then believe it. A failed append is cut off again, and the session refuses further
+ones until the log has been read anew.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import threading
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import cache
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from langgraph_jsonl_checkpoint.errors import (
+    CorruptSessionError,
+    DeletedSessionError,
+    FailedSessionError,
+    UnsupportedVersionError,
+)
+from langgraph_jsonl_checkpoint.folds.checkpoints import Checkpoints
+from langgraph_jsonl_checkpoint.log import frames, journal, local, records
+from langgraph_jsonl_checkpoint.values.book import Book, Page
+from langgraph_jsonl_checkpoint.values.freeze import Known
+from langgraph_jsonl_checkpoint.values.types import tag_text, untag_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+_ATTEMPTS = 100  # how often a session may be created, replaced or deleted under one call
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Which session this is, and who writes it.
+
+    Attributes:
+        path: The log file.
+        thread_id: The thread.
+        workspace: The group of threads that it belongs to.
+        writer: The id of the saver that writes here.
+    """
+
+    path: str
+    thread_id: str
+    workspace: str
+    writer: str
+
+
+class Shadow(NamedTuple):
+    """The parts that a namespace's last checkpoint was written from: the next one is compared with them."""
+
+    channels: Any = None
+    versions: Any = None
+    seen: Any = None
+
+
+class Session:
+    """A session, and the lock under which all but `known` and `shadows` is touched."""
+
+    def __init__(self, identity: Identity, *, forked_from: Any = None) -> None:
+        self.lock = threading.RLock()
+        self.known = Known()
+        self.shadows: dict[str, Shadow] = {}
+        self.checkpoints = Checkpoints()
+        self.book = Book()
+        self.header: records.Session | None = None
+        self.identity = identity
+        self._forked_from = forked_from
+        self._file: local.LogFile | None = None
+        self._position = journal.Position()
+        self._writers: set[str] = set()
+        self._failure: Exception | None = None
+
+    # --- reading
+
+    def refresh(self) -> None:
+        """Take in what was appended since, by anyone. A session that does not exist is an empty one.
+
+        Raises:
+            CorruptSessionError: The log is damaged.
+            UnsupportedVersionError: Another version wrote it.
+        """
+        if self._failure is not None:
+            self.forget()
+        for _ in range(_ATTEMPTS):
+            size = self._open()
+            if size is None:
+                return
+            problem = self._follow(size)
+            if problem is None or problem.torn:
+                return  # a torn end may be a commit that is being written: not ours to repair
+            raise self._corrupt(problem.offset, problem.reason)
+
+    def forget(self) -> None:
+        """Close the log and drop all that is known of it."""
+        if self._file is not None:
+            self._file.close()
+        self._file = None
+        self._position = journal.Position()
+        self._failure = None
+        self._writers = set()
+        self.header = None
+        # Parts and numbers of before carry the old book's token, so they count no more.
+        self.book = Book()
+        self.checkpoints = Checkpoints()
+        self.known = Known()
+        self.shadows = {}
+
+    @property
+    def exists(self) -> bool:
+        """Whether the session had a log when it was last looked at."""
+        return self._file is not None
+
+    def read_all(self) -> list[list[journal.Line]]:
+        """Every commit of the log, the header first. Call `refresh` before."""
+        if self._file is None:
+            return []
+        data = self._file.read(0, self._position.offset)
+        return journal.follow(data, journal.Position())[0]
+
+    def _open(self) -> int | None:
+        """Open the log if it is not; its size, or None if there is none."""
+        for _ in range(_ATTEMPTS):
+            if self._file is None:
+                try:
+                    self._file = local.LogFile(self.identity.path)
+                except (FileNotFoundError, NotADirectoryError):
+                    return None
+            size = self._file.size()
+            if size is not None and size >= self._position.offset:
+                return size
+            # Deleted, or replaced by a new generation, or another writer took back a commit that it could not sync.
+            self.forget()
+        raise DeletedSessionError(f"{self.identity.path} was replaced {_ATTEMPTS} times during one call; try again")
+
+    def _follow(self, size: int) -> journal.Problem | None:
+        """Read up to `size`; what is wrong behind the last whole commit."""
+        if self._file is None or size == self._position.offset and self._position.offset:
+            return None
+        start = self._position
+        data = self._file.read(start.offset, size)
+        if not start.offset:
+            self._check_header(data)
+        commits, position, problem = journal.follow(data, start)
+        if problem is not None and not problem.torn and start.offset:
+            # Before it is called damage, read it from its begin: a writer may have taken back what we had read.
+            file = self._file
+            self._file = None
+            self.forget()
+            self._file = file
+            return self._follow(size)
+        for commit in commits:
+            self._apply(commit)
+        self._position = position
+        return problem
+
+    def _check_header(self, data: bytes) -> None:
+        """The version comes before everything else, then whether this is the session that its place says."""
+        try:
+            text, _ = frames.read(memoryview(data), 0)
+            head = msgspec.json.decode(text.split(b"\n", 1)[0])
+            found = head["format"], head["version"]
+        except (frames.BadFrameError, msgspec.DecodeError, LookupError, TypeError) as error:
+            raise self._corrupt(0, f"it has no header ({error})") from None
+        if found != (records.FORMAT, records.VERSION):
+            raise UnsupportedVersionError(
+                f"{self.identity.path} was written as {found[0]!r} version {found[1]!r}; this is a reader of "
+                f"{records.FORMAT!r} version {records.VERSION}. Upgrade the package that reads it."
+            )
+
+    def _apply(self, lines: Sequence[journal.Line]) -> None:
+        for seq, line in enumerate(lines, self._position.seq):
+            try:
+                record = records.parse(line.kind, line.text)
+                if isinstance(record, records.Message | records.Value):
+                    self.book.add(record)
+                elif isinstance(record, records.Session):
+                    self._identify(record)
+                elif isinstance(record, records.Open):
+                    self._writers.add(record.writer)
+                elif record is not None:
+                    self.checkpoints.apply(record)
+            except LookupError:
+                raise UnsupportedVersionError(
+                    f"{self.identity.path} holds a record of type {line.kind!r} (seq {seq}) that this version does "
+                    "not know and must not ignore. Upgrade the package that reads it."
+                ) from None
+            except (msgspec.DecodeError, ValueError, TypeError) as error:
+                raise self._corrupt(self._position.offset, f"a record is not what its type says ({error})", seq) from error
+        self._position = self._position._replace(seq=self._position.seq + len(lines))
+
+    def _identify(self, header: records.Session) -> None:
+        if self._position.seq:
+            raise ValueError("a second header")
+        names = untag_text(header.thread_id), untag_text(header.workspace)
+        if names != (self.identity.thread_id, self.identity.workspace):
+            raise ValueError(
+                f"the log is of thread {names[0]!r} in workspace {names[1]!r}, and lies where "
+                f"{self.identity.thread_id!r} in {self.identity.workspace!r} belongs"
+            )
+        self.header = header
+
+    def _corrupt(self, offset: int, reason: str, seq: int | None = None) -> CorruptSessionError:
+        error = CorruptSessionError(self.identity.path, offset, self._position.seq if seq is None else seq, reason)
+        self.forget()
+        return error
+
+    # --- appending
+
+    def append(self, make: Callable[[Page], list[records.Record]], seal: Any, *, sync: bool | None) -> bool:
+        """Append one commit.
+
+        Args:
+            make: Makes the records, given the page that numbers their values; called again if the session turns
+                out to be another one. An empty list appends nothing.
+            seal: Hides each text, or None.
+            sync: Whether the commit is to be on the disk when this returns; None: and not even a new file.
+
+        Returns:
+            False if the log was deleted under us; then nothing was written.
+
+        Raises:
+            FailedSessionError: An append failed before this one, and the log was not read since.
+            OSError: The commit could not be written. The log is as it was before.
+        """
+        if self._failure is not None:
+            raise FailedSessionError(
+                f"an earlier append to {self.identity.path} failed ({self._failure}); what it held is missing. "
+                "Free what was in the way and run the thread again: a new run reads the log first."
+            ) from self._failure
+        for _ in range(_ATTEMPTS):
+            existed = self.exists
+            if self._open() is None:
+                if existed:
+                    self._failure = DeletedSessionError(f"{self.identity.path} was deleted during a run")
+                    return False
+                if self._create(make, seal, sync=sync):
+                    return True
+                continue
+            assert self._file is not None  # noqa: S101 - _open has just said so
+            with self._file.locked():
+                size = self._file.size()
+                if size is None or size < self._position.offset:
+                    continue
+                self._append(size, make, seal, sync=bool(sync))
+                return True
+        raise DeletedSessionError(f"{self.identity.path} was replaced {_ATTEMPTS} times during one call; try again")
+
+    def _append(self, size: int, make: Callable[[Page], list[records.Record]], seal: Any, *, sync: bool) -> None:
+        file = self._file
+        assert file is not None  # noqa: S101
+        problem = self._follow(size)
+        recovered = None
+        if problem is not None:
+            if not problem.torn:
+                raise self._corrupt(problem.offset, problem.reason)
+            recovered = self._repair(file, problem.offset, size)
+        page, made = self._make(make, seal)
+        if not made and recovered is None:
+            return
+        opens = [self._opening(recovered)] if recovered or self.identity.writer not in self._writers else []
+        everything = [*opens, *page.records, *made]
+        before = self._position
+        frame, after = journal.commit(before, self._lines(before.seq, everything))
+        try:
+            file.write(frame, before.offset)
+            if sync:
+                file.sync()
+        except BaseException as error:
+            # Cut off what may have been written before anyone else can lock the file. If that fails too, the next
+            # writer finds a torn end and moves it aside.
+            self._fail(error, page)
+            try:
+                file.truncate(before.offset)
+            except OSError as second:
+                error.add_note(f"the part that was written could not be cut off either ({second})")
+            raise
+        self._believe(page, everything, after)
+
+    def _create(self, make: Callable[[Page], list[records.Record]], seal: Any, *, sync: bool | None) -> bool:
+        """Create the log with its first commit; False if another writer was faster."""
+        page, made = self._make(make, seal)
+        if not made:
+            return True
+        header = records.Session(
+            format=records.FORMAT,
+            version=records.VERSION,
+            thread_id=tag_text(self.identity.thread_id),
+            workspace=tag_text(self.identity.workspace),
+            forked_from=self._forked_from,
+        )
+        everything = [self._opening(None), *page.records, *made]
+        first, position = journal.commit(journal.Position(), self._lines(0, [header]))
+        frame, after = journal.commit(position, self._lines(1, everything))
+        try:
+            local.create(self.identity.path, first + frame, sync=sync is not None)
+            self._file = local.LogFile(self.identity.path)
+        except FileExistsError:
+            page.drop()
+            return False
+        except BaseException as error:
+            self._fail(error, page)
+            raise
+        self.header = header
+        self._believe(page, everything, after)
+        return True
+
+    def rewrite(self, plan: Callable[[list[journal.Line]], tuple[records.Prune, Iterable[bytes]] | None]) -> bool:
+        """Put a new generation in the log's place, under its lock: whoever appends waits and then finds it.
+
+        Args:
+            plan: Given the lines of the log as it is now, says what was left out and gives the lines that stay;
+                None if nothing is to change.
+
+        Returns:
+            Whether anything changed.
+
+        Raises:
+            CorruptSessionError: The log is damaged.
+            OSError: The new generation could not be written; the old one is as it was.
+        """
+        for _ in range(_ATTEMPTS):
+            self.refresh()
+            if self._file is None:
+                return False
+            with self._file.locked():
+                size = self._file.size()
+                if size is None or size < self._position.offset:
+                    continue
+                problem = self._follow(size)
+                if problem is not None:
+                    if not problem.torn:
+                        raise self._corrupt(problem.offset, problem.reason)
+                    self._repair(self._file, problem.offset, size)
+                assert self.header is not None  # noqa: S101 - a log that was followed has one
+                planned = plan([line for commit in self.read_all() for line in commit])
+                if planned is None:
+                    return False
+                prune, lines = planned
+                ts = _now()
+                self.header.generation += 1
+                head = records.line(0, ts, self.header)
+                local.replace(self.identity.path, journal.pack(head, [records.line(0, ts, prune), *lines]))
+            self.forget()
+            return True
+        raise DeletedSessionError(f"{self.identity.path} was replaced {_ATTEMPTS} times during one call; try again")
+
+    def _make(
+        self, make: Callable[[Page], list[records.Record]], seal: Any
+    ) -> tuple[Page, list[records.Record]]:
+        page = self.book.page(seal)
+        try:
+            return page, make(page)
+        except BaseException:
+            page.drop()
+            raise
+
+    def _fail(self, error: BaseException, page: Page) -> None:
+        self._failure = error if isinstance(error, Exception) else RuntimeError("the append was interrupted")
+        page.drop()
+
+    def _believe(self, page: Page, everything: list[records.Record], after: journal.Position) -> None:
+        page.keep()
+        for record in everything:
+            self.checkpoints.apply(record)
+        self._writers.add(self.identity.writer)
+        self._position = after
+
+    def _repair(self, file: local.LogFile, offset: int, size: int) -> records.Recovered:
+        """Move a torn end aside: copied and synced first, then cut off."""
+        name = file.set_aside(offset, size, datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S.%f"))
+        file.truncate(offset)
+        file.sync()
+        return records.Recovered(offset=offset, bytes=size - offset, file=name)
+
+    def _opening(self, recovered: records.Recovered | None) -> records.Open:
+        return records.Open(
+            writer=self.identity.writer,
+            pid=os.getpid(),
+            host=platform.node(),
+            versions=_versions(),
+            recovered=recovered,
+        )
+
+    def _lines(self, seq: int, everything: list[records.Record]) -> list[bytes]:
+        ts = _now()
+        return [records.line(i, ts, record) for i, record in enumerate(everything, seq)]
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@cache
+def _versions() -> dict[str, str]:
+    names = ("langgraph", "langgraph-checkpoint", "langchain-core", "langgraph-jsonl-checkpoint")
+    return {"python": platform.python_version(), **{name: version(name) for name in names}}

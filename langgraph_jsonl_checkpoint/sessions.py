@@ -1,0 +1,163 @@
+"""The sessions that a saver, and its clones, have open: bounded in number, one per thread id."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import secrets
+import threading
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from langgraph.checkpoint.base.id import uuid6
+
+from langgraph_jsonl_checkpoint.errors import ClosedSaverError
+from langgraph_jsonl_checkpoint.log import frames, local, names
+from langgraph_jsonl_checkpoint.session import Identity, Session
+from langgraph_jsonl_checkpoint.values.types import untag_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_UUID = 36
+_DELETED = 1024  # deleted threads whose late writes are still known
+
+
+class Sessions:
+    """Sessions by thread id, the least recently used closed when there are too many.
+
+    Args:
+        root: The directory.
+        workspace: The group of threads.
+        max_open: How many sessions stay open, each with a descriptor and its log's records in memory.
+    """
+
+    def __init__(self, root: str, workspace: str, max_open: int) -> None:
+        self.root = root
+        self.workspace = workspace
+        self._max_open = max_open
+        self._start()
+        self._closed = False
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._open: dict[str, Session] = {}
+        self._used: dict[str, int] = {}
+        self._clock = itertools.count()
+        self._versions = itertools.count()
+        self._deleted: dict[str, tuple[str, frozenset[str]]] = {}
+        self.writer = secrets.token_hex(4)
+
+    def path(self, thread_id: str) -> str:
+        """The thread's log file."""
+        return local.log_path(self.root, self.workspace, thread_id)
+
+    def version(self) -> str:
+        """A string that no other call, in this process or another, gets."""
+        self._after_fork()
+        return f"{self.writer}-{next(self._versions):x}"
+
+    def peek(self, thread_id: str) -> Session:
+        """The session object of a thread, without lock or disk: for its `known` and `shadows` only."""
+        if self._closed:
+            raise ClosedSaverError("the saver is closed; make a new JsonlSaver on the same directory")
+        self._after_fork()
+        session = self._open.get(thread_id)
+        if session is None:
+            identity = Identity(self.path(thread_id), thread_id, self.workspace, self.writer)
+            session = self._open.setdefault(thread_id, Session(identity))
+        self._used[thread_id] = next(self._clock)
+        return session
+
+    @contextlib.contextmanager
+    def use(self, thread_id: str) -> Iterator[Session]:
+        """The session of a thread, locked."""
+        while True:
+            session = self.peek(thread_id)
+            with session.lock:
+                # It may have been evicted while we waited for its lock; then another object stands for the thread.
+                if self._open.get(thread_id) is session:
+                    yield session
+                    break
+        self._evict()
+
+    def thread_ids(self) -> Iterator[tuple[float, str]]:
+        """(time of last change, thread id) of every thread that has a log, the last changed first."""
+        for changed, path in local.logs(self.root, self.workspace):
+            name = os.path.basename(os.path.dirname(path))
+            thread_id = names.unescape(name)
+            if thread_id is None:  # too long for a file name: the header knows
+                thread_id = _thread_of(path)
+            if thread_id is not None:
+                yield changed, thread_id
+
+    def delete(self, thread_id: str) -> None:
+        """Delete a thread's log; remember which writes come too late for it."""
+        with self.use(thread_id) as session:
+            ids = {name for name, _, _ in session.checkpoints.newest_first()}
+            session.forget()
+            local.delete(session.identity.path)
+            if len(self._deleted) >= _DELETED:
+                self._deleted.pop(next(iter(self._deleted)))
+            self._deleted[thread_id] = (str(uuid6()), frozenset(ids))
+            self._open.pop(thread_id, None)
+
+    def is_late(self, thread_id: str, checkpoint_id: str) -> bool:
+        """Whether a write is about a checkpoint that was there, or being made, when its thread was deleted."""
+        if thread_id not in self._deleted:
+            return False
+        moment, ids = self._deleted[thread_id]
+        return checkpoint_id in ids or _is_time_ordered(checkpoint_id) and checkpoint_id < moment
+
+    def close(self) -> None:
+        """Close every session; later calls raise."""
+        self._closed = True
+        while self._open:
+            _, session = self._open.popitem()
+            with session.lock:
+                session.forget()
+
+    def _evict(self) -> None:
+        if len(self._open) <= self._max_open:
+            return
+        with self._lock:
+            for thread_id in sorted(self._open, key=lambda t: self._used.get(t, 0)):
+                if len(self._open) <= self._max_open:
+                    return
+                session = self._open[thread_id]
+                if session.lock.acquire(blocking=False):  # one in use is no candidate
+                    try:
+                        self._open.pop(thread_id, None)
+                        self._used.pop(thread_id, None)
+                        session.forget()
+                    finally:
+                        session.lock.release()
+
+    def _after_fork(self) -> None:
+        """In a forked child: start anew.
+
+        The parent's locks may be held by threads that the child does not have, and a lock on an inherited
+        descriptor is the parent's lock. Closing the child's copy does not release it.
+        """
+        if self._pid != os.getpid():
+            inherited = self._open
+            self._start()
+            for session in inherited.values():
+                session.forget()
+
+
+def _is_time_ordered(checkpoint_id: str) -> bool:
+    return len(checkpoint_id) == _UUID and checkpoint_id[14] == "6"
+
+
+def _thread_of(path: str) -> str | None:
+    """The thread id in a log's header; None if the header cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            text, _ = frames.read(memoryview(file.read(1 << 16)), 0)
+        head: Any = msgspec.json.decode(text.split(b"\n", 1)[0])
+        return untag_text(head["thread_id"])
+    except (OSError, frames.BadFrameError, msgspec.DecodeError, LookupError, TypeError):
+        return None

@@ -1,0 +1,175 @@
+"""What is done to whole threads: listing all of them, copying one, and removing from them."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from langgraph_jsonl_checkpoint.errors import SessionError
+from langgraph_jsonl_checkpoint.folds import retention
+from langgraph_jsonl_checkpoint.log import journal, local, records
+from langgraph_jsonl_checkpoint.reader import Reader
+from langgraph_jsonl_checkpoint.values.types import tag_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping
+
+    from langgraph.checkpoint.base import CheckpointTuple
+
+    from langgraph_jsonl_checkpoint.folds.checkpoints import Checkpoints
+    from langgraph_jsonl_checkpoint.sessions import Sessions
+    from langgraph_jsonl_checkpoint.values.seal import Serde
+    from langgraph_jsonl_checkpoint.values.thaw import Thawer
+
+_COARSE = 0.05  # seconds by which a file's time may lag behind the clock that ids are made with
+_GREGORIAN = 0x01B21DD213814000  # 100 ns steps from 1582, where a UUID's time begins, to 1970
+
+logger = logging.getLogger(__name__)
+
+
+def list_all(
+    sessions: Sessions,
+    serde: Callable[[str], Serde],
+    before: str | None,
+    wanted: Mapping[str, Any] | None,
+) -> Iterator[CheckpointTuple]:
+    """The checkpoints of every thread that match, descending by id.
+
+    A log was changed after the checkpoints in it were made, so a checkpoint that is younger than the last change of
+    every log not yet opened comes before all that they hold: a short list opens few of them. Ids that tell no time
+    come after all logs were read.
+    """
+    heap: list[tuple[_Descending, str, CheckpointTuple, Iterator[tuple[str, CheckpointTuple]]]] = []
+
+    def push(thread_id: str, rows: Iterator[tuple[str, CheckpointTuple]]) -> None:
+        # A damaged session does not keep the others from being listed.
+        try:
+            row = next(rows, None)
+        except SessionError as error:
+            logger.warning("thread %r is left out of the list: %s", thread_id, error)
+            return
+        if row is not None:
+            heapq.heappush(heap, (_Descending(row[0]), thread_id, row[1], rows))
+
+    def pop() -> CheckpointTuple:
+        _, thread_id, found, rows = heapq.heappop(heap)
+        push(thread_id, rows)
+        return found
+
+    for changed, thread_id in sessions.thread_ids():
+        while heap and _made_at(heap[0][0].id) > changed + _COARSE:
+            yield pop()
+        push(thread_id, _rows(sessions, serde, thread_id, before, wanted))
+    while heap:
+        yield pop()
+
+
+def copy(sessions: Sessions, serde: Callable[[str], Serde], source: str, target: str) -> None:
+    """Copy a thread's log under another id. A thread that does not exist has nothing to copy.
+
+    Raises:
+        ValueError: The target exists.
+    """
+    with sessions.use(source) as session:
+        session.refresh()
+        if not session.exists:
+            return
+        lines = [line for commit in session.read_all() for line in commit]
+        header = session.header
+    assert header is not None  # noqa: S101 - a session that exists has one
+    head = records.Session(
+        format=records.FORMAT,
+        version=records.VERSION,
+        thread_id=tag_text(target),
+        workspace=header.workspace,
+        delegation_depth=header.delegation_depth,
+        parent=header.parent,
+        forked_from={"thread_id": tag_text(source), "seq": len(lines) - 1},
+    )
+    ts = retention.timestamp(lines[-1].text)
+    texts = [line.text for line in lines[1:]]
+    if serde(source).seals:
+        owner, heir = serde(source), serde(target)
+        texts = [msgspec.json.encode(heir.moved(msgspec.json.decode(text), owner)) for text in texts]
+    try:
+        local.create(sessions.path(target), journal.pack(records.line(0, ts, head), texts), sync=True)
+    except FileExistsError:
+        raise ValueError(
+            f"thread {target!r} exists; delete it first, or copy {source!r} under another id"
+        ) from None
+
+
+def prune(sessions: Sessions, serde: Callable[[str], Serde], thread_id: str) -> None:
+    """Keep of a thread its latest checkpoints and what they need; the disk gets the rest back."""
+    _rewrite(sessions, serde, thread_id, "keep_latest", retention.all_but_latest)
+
+
+def delete_for_runs(sessions: Sessions, serde: Callable[[str], Serde], run_ids: Collection[str]) -> None:
+    """Delete what these runs stored, in every thread."""
+    for _, thread_id in list(sessions.thread_ids()):
+        _rewrite(
+            sessions, serde, thread_id, "delete_for_runs", lambda fold, thaw: retention.runs(fold, thaw, run_ids)
+        )
+
+
+def _rewrite(
+    sessions: Sessions,
+    serde: Callable[[str], Serde],
+    thread_id: str,
+    strategy: str,
+    choose: Callable[[Checkpoints, Thawer], retention.Removal],
+) -> None:
+    with sessions.use(thread_id) as session:
+
+        def plan(lines: list[journal.Line]) -> tuple[records.Prune, list[bytes]] | None:
+            reader = Reader(session, serde(thread_id))
+            removal = choose(reader.fold, reader.thaw)
+            gone = sum(removal.covers(ns, name) for name, ns, _ in reader.fold.newest_first())
+            if not gone:
+                return None
+            stays = list(retention.survivors(lines[1:], reader.fold, reader.thaw, removal))
+            removed = {"checkpoints": gone, "records": len(lines) - 1 - len(stays)}
+            return records.Prune(strategy=strategy, removed=removed), stays
+
+        session.rewrite(plan)
+
+
+def _rows(
+    sessions: Sessions,
+    serde: Callable[[str], Serde],
+    thread_id: str,
+    before: str | None,
+    wanted: Mapping[str, Any] | None,
+) -> Iterator[tuple[str, CheckpointTuple]]:
+    with sessions.use(thread_id) as session:
+        session.refresh()
+        reader = Reader(session, serde(thread_id))
+    yield from reader.list(None, None, before, wanted)
+
+
+class _Descending:
+    """An id that sorts the other way round."""
+
+    __slots__ = ("id",)
+
+    def __init__(self, name: str) -> None:
+        self.id = name
+
+    def __lt__(self, other: _Descending) -> bool:
+        return self.id > other.id
+
+
+def _made_at(checkpoint_id: str) -> float:
+    """When a checkpoint's id was made, in seconds since 1970, if it is a UUID of version 6; else before all time."""
+    try:
+        found = uuid.UUID(checkpoint_id)
+    except ValueError:
+        return float("-inf")
+    if found.version != 6:  # noqa: PLR2004
+        return float("-inf")
+    ticks = (found.int >> 80) << 12 | (found.int >> 64) & 0xFFF
+    return (ticks - _GREGORIAN) / 1e7

@@ -1,0 +1,105 @@
+"""What this package knows of LangGraph's private names, all of it: they may change under it, and then here.
+
+Read in langgraph 1.2 (`langgraph._internal._constants`, `langgraph.pregel._algo`, `langgraph.graph.state`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from langgraph.checkpoint.base import WRITES_IDX_MAP
+from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, TASKS
+from langgraph.types import Send
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "ERROR",
+    "INTERRUPT",
+    "TASKS",
+    "delta_channels",
+    "end_of_run",
+    "index_of",
+    "is_compiled",
+    "next_nodes",
+    "task_namespace",
+]
+
+_BRANCH = "branch:to:"
+_JOIN = "join:"
+_START = "__start__"
+_HANDLED = "__error_source_node__"
+
+
+def index_of(channel: str, index: int) -> int:
+    """A write's index: special channels have one of their own, below zero."""
+    return WRITES_IDX_MAP.get(channel, index)
+
+
+def next_nodes(checkpoint: Mapping[str, Any]) -> list[str]:
+    """The nodes that a checkpoint leads to, as far as its channels tell.
+
+    A node runs when a channel that triggers it has a value of a version that the node has not seen. For a compiled
+    StateGraph the triggers are named after the node; for nodes that ran before, `versions_seen` names them.
+    """
+    values, versions, seen = (checkpoint.get(k, {}) for k in ("channel_values", "channel_versions", "versions_seen"))
+    found: dict[str, None] = {}
+
+    def fresh(node: str, channel: str) -> bool:
+        if channel not in values or channel not in versions:
+            return False
+        before = seen.get(node, {}).get(channel)
+        return before is None or versions[channel] > before
+
+    for channel, value in values.items():
+        if isinstance(value, tuple) and value[1:] == (False,):
+            continue  # of a deferred node: (value, whether all others have finished)
+        if channel.startswith(_BRANCH):
+            node = channel[len(_BRANCH) :]
+        elif channel == _START:
+            node = channel
+        elif channel.startswith(_JOIN) and isinstance(value, set):
+            # join:a+b:node, ready when all of a and b are in the set
+            names, _, node = channel[len(_JOIN) :].partition(":")
+            if value != set(names.split("+")):
+                continue
+        else:
+            continue
+        if fresh(node, channel):
+            found[node] = None
+    for node, channels in seen.items():
+        if not node.startswith("__") and any(fresh(node, c) for c in channels):
+            found[node] = None
+    sends = values.get(TASKS)
+    for send in sends if isinstance(sends, list) else ():
+        if isinstance(send, Send):
+            found[send.node] = None
+    return list(found)
+
+
+def delta_channels(metadata: Mapping[str, Any]) -> list[str]:
+    """The DeltaChannels of a checkpoint that have changed since their last snapshot."""
+    counters = metadata.get("counters_since_delta_snapshot")
+    return list(counters) if isinstance(counters, dict) else []
+
+
+def task_namespace(ns: str) -> bool:
+    """Whether a namespace belongs to one call of a subgraph (`name:task id`), not to a stateful subgraph."""
+    return ":" in ns
+
+
+def is_compiled(checkpoint: Mapping[str, Any]) -> bool:
+    """Whether a checkpoint is of a StateGraph or an entrypoint, whose channels say all that it leads to."""
+    return _START in checkpoint.get("channel_versions", {})
+
+
+def end_of_run(writes: list[tuple[str, Any]]) -> tuple[str | None, Any]:
+    """Why a run stops, if a task's writes tell, and the error."""
+    channels = dict(writes)
+    if INTERRUPT in channels:
+        return "interrupted", None
+    # An error that a node's error handler takes comes with this marker, and the run goes on.
+    if ERROR in channels and _HANDLED not in channels:
+        return "failed", channels[ERROR]
+    return None, None

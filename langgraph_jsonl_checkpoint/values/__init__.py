@@ -1,0 +1,1 @@
+"""Channel values ⇄ JSON, equal and typed; each message and each large value once. Touches no files or clocks."""

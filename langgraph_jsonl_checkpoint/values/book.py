@@ -1,0 +1,285 @@
+"""The numbers of a session: which message or value has which, and what its text is.
+
+A `Book` holds what is written. A `Page` is what one commit adds: it turns parts into JSON text, writing what has no
+number yet before the text that refers to it, and changes nothing until the commit is on disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from langgraph_jsonl_checkpoint.log import records
+from langgraph_jsonl_checkpoint.values import ranges, types
+from langgraph_jsonl_checkpoint.values.adopt import refrozen
+from langgraph_jsonl_checkpoint.values.freeze import NEVER, DictPart, Item, ListPart
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_DIGEST = 16
+
+
+class Book:
+    """What is numbered in one generation of a session.
+
+    Attributes:
+        token: Stands for this generation: a part's numbers count only here.
+        next: The next free number.
+    """
+
+    def __init__(self) -> None:
+        self.token = object()
+        self.next = 0
+        self._firsts: list[int] = []  # of the records below, ascending
+        self._records: list[records.Message | records.Value] = []
+        self._digests: dict[bytes, int] = {}
+        self._digested = 0  # how many of the records have their digest there
+        self._stems: dict[int, ranges.Stem] = {}
+
+    def add(self, record: records.Message | records.Value) -> None:
+        """Take in a record of the log.
+
+        Raises:
+            ValueError: Its number was given before.
+        """
+        if record.n < self.next:
+            raise ValueError(f"number {record.n} was given before")
+        self._firsts.append(record.n)
+        self._records.append(record)
+        self.next = record.n + (1 if type(record) is records.Message else len(record.values))
+
+    def text(self, number: int) -> tuple[str, msgspec.Raw]:
+        """The kind ("message" or "value") and the text of a number.
+
+        Raises:
+            LookupError: Nothing has this number.
+        """
+        at = bisect_right(self._firsts, number) - 1
+        if at < 0:
+            raise LookupError(number)
+        record = self._records[at]
+        if type(record) is records.Message:
+            if record.n != number:
+                raise LookupError(number)
+            return "message", record.message
+        return "value", record.values[number - record.n]
+
+    def find(self, digest: bytes) -> int | None:
+        """The number of a text, if it is written already."""
+        while self._digested < len(self._records):
+            record = self._records[self._digested]
+            texts = [record.message] if type(record) is records.Message else record.values
+            kind = "message" if type(record) is records.Message else "value"
+            for i, text in enumerate(texts):
+                self._digests.setdefault(_digest(kind, bytes(text)), record.n + i)
+            self._digested += 1
+        return self._digests.get(digest)
+
+    def stem(self, number: int) -> ranges.Stem:
+        """The runs of the container with that number, for one that begins with it."""
+        stem = self._stems.get(number)
+        if stem is None:
+            tree = msgspec.json.decode(self.text(number)[1])
+            runs = tree.get("$list") or tree.get("$map")
+            count = sum(self.stem(r).count if type(r) is int else r[1] - r[0] + 1 for r in runs)
+            stem = self._stems[number] = ranges.Stem(runs, count)
+        return stem
+
+    def _take(
+        self,
+        written: list[records.Message | records.Value],
+        digests: dict[bytes, int],
+        stems: dict[int, ranges.Stem],
+    ) -> None:
+        complete = self._digested == len(self._records)
+        for record in written:
+            self.add(record)
+        self._digests.update(digests)
+        self._stems.update(stems)
+        if complete:
+            self._digested = len(self._records)
+
+    def page(self, seal: Callable[[bytes], bytes] | None) -> Page:
+        """A page for one commit; `seal` hides each text, if nothing may be readable on disk."""
+        return Page(self, seal)
+
+
+class Page:
+    """What one commit adds to a book.
+
+    Attributes:
+        records: The `message` and `value` records to write before the record that needs them.
+    """
+
+    def __init__(self, book: Book, seal: Callable[[bytes], bytes] | None) -> None:
+        self.records: list[records.Message | records.Value] = []
+        self._book = book
+        self._seal = seal
+        self._next = book.next
+        self._digests: dict[bytes, int] = {}
+        self._stems: dict[int, ranges.Stem] = {}
+        self._made: list[Item | ListPart | DictPart] = []
+        self._encode = msgspec.json.Encoder(enc_hook=self._refer).encode
+
+    def text(self, part: Any) -> msgspec.Raw:
+        """A part as the text of a record's field."""
+        plain = self._plain(part)
+        return msgspec.Raw(self._seal(plain) if self._seal else plain)
+
+    def keep(self) -> None:
+        """The commit is on disk: the numbers count."""
+        self._book._take(self.records, self._digests, self._stems)  # noqa: SLF001 - a page is a part of its book
+        for part in self._made:
+            if type(part) is not Item:
+                part.before = None
+
+    def drop(self) -> None:
+        """The commit failed: what it numbered has no number."""
+        for part in self._made:
+            part.session = None
+
+    def _plain(self, part: Any) -> bytes:
+        try:
+            return self._encode(part)
+        except UnicodeEncodeError:
+            # Rare enough that no string is looked at for it before.
+            return self._encode(_without_surrogates(part))
+
+    def _refer(self, part: Any) -> Any:
+        if type(part) is Item:
+            return {"$ref": self._number(part)}
+        if type(part) is ListPart:
+            return {"$list": self._list(part)}
+        if type(part) is DictPart:
+            return {"$map": self._map(part)} if part.large else part.parts
+        raise TypeError(f"{type(part)} is no part")
+
+    def _number(self, item: Item) -> int:
+        if item.session is not self._book.token or item.number is None:
+            text = self._plain(refrozen(item) if item.tree is None else item.tree)
+            digest = _digest(item.kind, text)
+            number = self._digests.get(digest)
+            if number is None:
+                number = self._book.find(digest)
+            if number is None:
+                number = self._write(item.kind, [text])
+                self._digests[digest] = number
+            item.number, item.session = number, self._book.token
+            self._made.append(item)
+        return item.number
+
+    def _write(self, kind: str, texts: list[bytes], *, sealed: bool = True) -> int:
+        """Give texts the next numbers; the first of them."""
+        raws = [msgspec.Raw(self._seal(t) if self._seal and sealed else t) for t in texts]
+        first, last = self._next, self.records[-1] if self.records else None
+        if kind == "message":
+            self.records.append(records.Message(n=first, message=raws[0]))
+        elif type(last) is records.Value and last.n + len(last.values) == first:
+            last.values.extend(raws)
+        else:
+            self.records.append(records.Value(n=first, values=raws))
+        self._next += len(raws)
+        return first
+
+    def _list(self, part: ListPart) -> list[Any]:
+        if part.session is self._book.token and part.ranges is not None:
+            return part.ranges
+        old = part.before
+        usable = old is not None and old.session is self._book.token and old.ranges is not None
+        found: list[Any] = []
+        at = 0
+        for begin, length in part.runs if usable else [(-1, len(part.parts))]:
+            if begin >= 0:
+                for each in ranges.cut(old.ranges, begin, length, self._stem):  # type: ignore[union-attr,arg-type]
+                    _append(found, each)
+            else:
+                self._elements(part.parts[at : at + length], found)
+            at += length
+        return self._keep_ranges(part, found, "$list", len(part.parts))
+
+    def _elements(self, parts: list[Any], found: list[Any]) -> None:
+        small: list[bytes] = []
+        for part in parts:
+            if type(part) is Item:
+                self._flush(small, found)
+                number = self._number(part)
+                ranges.add(found, number, number)
+            else:
+                small.append(self._plain(part))
+        self._flush(small, found)
+
+    def _flush(self, texts: list[bytes], found: list[Any]) -> None:
+        if texts:
+            first = self._write("value", texts)
+            ranges.add(found, first, first + len(texts) - 1)
+            texts.clear()
+
+    def _map(self, part: DictPart) -> list[Any]:
+        if part.session is self._book.token and part.ranges is not None:
+            return part.ranges
+        old = part.before
+        entries = list(part.parts)
+        gone: list[str] = []
+        found: list[Any] = []
+        part.count = len(entries)
+        if old is not None and old.session is self._book.token and old.ranges is not None:
+            changed = [k for k in entries if not self._same(part.parts[k], old.parts.get(k, NEVER))]
+            gone = [k for k in old.parts if k not in part.parts]
+            count = old.count + len(changed) + len(gone)
+            order = [k for k in old.parts if k in part.parts] + [k for k in entries if k not in old.parts]
+            if order == entries and count <= 2 * len(entries) + ranges.LONGEST:
+                entries, found, part.count = changed, list(old.ranges), count
+            else:
+                gone = []
+        texts = [self._plain([k]) for k in gone]
+        texts += [self._plain([k, part.parts[k]]) for k in entries]
+        self._flush(texts, found)
+        return self._keep_ranges(part, found, "$map", part.count)
+
+    def _same(self, part: Any, old: Any) -> bool:
+        if part is old:
+            return True
+        return type(part) is Item is type(old) and old.session is self._book.token and self._number(part) == old.number
+
+    def _keep_ranges(self, part: ListPart | DictPart, found: list[Any], tag: str, count: int) -> list[Any]:
+        if len(found) > ranges.LONGEST:
+            stem = self._write("value", [self._encode({tag: found})], sealed=False)  # numbers are no secret
+            self._stems[stem] = ranges.Stem(found, count)
+            found = [stem]
+        part.ranges, part.session = found, self._book.token
+        self._made.append(part)
+        return found
+
+    def _stem(self, number: int) -> ranges.Stem:
+        return self._stems.get(number) or self._book.stem(number)
+
+
+def _append(found: list[Any], each: Any) -> None:
+    if type(each) is int:
+        found.append(each)
+    else:
+        ranges.add(found, each[0], each[1])
+
+
+def _digest(kind: str, text: bytes) -> bytes:
+    # A dict of the user's may have the text of a message.
+    return hashlib.blake2b(text, digest_size=_DIGEST, person=kind.encode()).digest()
+
+
+def _without_surrogates(part: Any) -> Any:
+    """A part whose strings with lone surrogates are tagged; parts within parts are left to their own turn."""
+    if type(part) is str:
+        return types.tag_text(part)
+    if type(part) is list:
+        return [_without_surrogates(p) for p in part]
+    if type(part) is dict:
+        if all(type(types.tag_text(k)) is str for k in part):
+            return {k: _without_surrogates(p) for k, p in part.items()}
+        return {"$dict": [[types.tag_text(k), _without_surrogates(p)] for k, p in part.items()]}
+    if type(part) is DictPart and not part.large:
+        return _without_surrogates(part.parts)
+    return part

@@ -1,0 +1,99 @@
+"""LangChain messages ⇄ plain JSON: the class's name and the fields that are not at their default.
+
+A message that differs in a few fields from one that is stored, such as one that LangGraph gave its id after its
+node's writes were stored, is "like" that one.
+
+Messages are rebuilt from a fixed list of classes, by their stored fields and not through their constructor:
+validators that a later release adds must not change what an old log says. Fields that a later release adds get
+their default.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core import messages
+from langchain_core.messages import BaseMessage
+
+CLASSES: dict[str, type[BaseMessage]] = {
+    name: getattr(messages, name)
+    for name in (
+        "AIMessage",
+        "AIMessageChunk",
+        "ChatMessage",
+        "ChatMessageChunk",
+        "FunctionMessage",
+        "FunctionMessageChunk",
+        "HumanMessage",
+        "HumanMessageChunk",
+        "RemoveMessage",
+        "SystemMessage",
+        "SystemMessageChunk",
+        "ToolMessage",
+        "ToolMessageChunk",
+    )
+}
+KNOWN = frozenset(CLASSES.values())
+
+_WORDS = frozenset({"class", "like"})  # beside the fields in a message's text
+_FIELDS = {cls: dict.fromkeys(cls.model_fields) for cls in KNOWN}
+_DEFAULTS = {
+    cls: {
+        name: field.get_default(call_default_factory=True)
+        for name, field in cls.model_fields.items()
+        if not field.is_required()
+    }
+    for cls in KNOWN
+}
+# Each message gets containers of its own.
+_EMPTY = {cls: {k: type(v) for k, v in d.items() if type(v) in (list, dict)} for cls, d in _DEFAULTS.items()}
+_ABSENT = object()
+
+
+def stored(cls: type[BaseMessage], fields: dict[str, Any], extra: dict[str, Any]) -> list[str] | None:
+    """The names of those fields of a message that are not at their default, in the class's order.
+
+    None if they cannot be told from what else a message's text holds: then only the serde can store the message.
+    """
+    if extra and not extra.keys().isdisjoint(_WORDS):
+        return None
+    defaults = _DEFAULTS[cls]
+    names = []
+    for name in _FIELDS[cls]:
+        if name in fields:
+            value, default = fields[name], defaults.get(name, _ABSENT)
+            if value is not default and not (type(value) is type(default) and value == default):
+                names.append(name)
+    return names + sorted(extra) if extra else names
+
+
+def build(name: str, given: dict[str, Any]) -> BaseMessage:
+    """The message of class `name` with these fields, which become the message's own.
+
+    Raises:
+        LookupError: No such class is known.
+    """
+    cls = CLASSES[name]
+    state = _DEFAULTS[cls] | given
+    for field, kind in _EMPTY[cls].items():
+        if field not in given:
+            state[field] = kind()
+    known = _FIELDS[cls]
+    extra = {k: state.pop(k) for k in given if k not in known}
+    message = cls.__new__(cls)
+    message.__setstate__(
+        {
+            "__dict__": state,
+            "__pydantic_extra__": extra,
+            "__pydantic_fields_set__": set(given),
+            "__pydantic_private__": None,
+        }
+    )
+    return message
+
+
+def alike(message: BaseMessage, changed: dict[str, Any]) -> BaseMessage:
+    """A message, the caller's own, with some fields changed."""
+    for name, value in changed.items():
+        message.__dict__[name] = value
+    return message

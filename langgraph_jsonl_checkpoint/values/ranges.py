@@ -1,0 +1,66 @@
+"""Runs of numbers: `[[0, 811], [813, 813]]`, both ends included.
+
+A bare number `k` in a run stands for the runs of the container that is number `k`, so that a list whose numbers are
+scattered does not repeat them all each time it grows: after `LONGEST` runs they become a stem of their own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+Range = list[int] | int
+LONGEST = 32
+
+
+class Stem:
+    """The runs of a container that others begin with, and how many numbers they hold."""
+
+    __slots__ = ("count", "ranges")
+
+    def __init__(self, ranges: list[Range], count: int) -> None:
+        self.ranges = ranges
+        self.count = count
+
+
+
+
+def add(ranges: list[Range], first: int, last: int) -> None:
+    """Append numbers `first` to `last`."""
+    end = ranges[-1] if ranges else None
+    if type(end) is list and end[1] + 1 == first:
+        ranges[-1] = [end[0], last]
+    else:
+        ranges.append([first, last])
+
+
+def cut(ranges: list[Range], begin: int, length: int, stem: Callable[[int], Stem]) -> list[Range]:
+    """The runs of `length` numbers from the `begin`-th on."""
+    out: list[Range] = []
+    at, end = 0, begin + length
+    for each in ranges:
+        size = stem(each).count if type(each) is int else each[1] - each[0] + 1  # type: ignore[index]
+        low, high = max(begin, at), min(end, at + size)
+        if low < high:
+            if type(each) is int:
+                whole = high - low == size
+                out += [each] if whole else cut(stem(each).ranges, low - at, high - low, stem)
+            else:
+                add(out, each[0] + low - at, each[0] + high - at - 1)  # type: ignore[index]
+        at += size
+    return out
+
+
+def flat(ranges: list[Range], stem: Callable[[int], Stem]) -> Iterator[tuple[int, int]]:
+    """All runs in order, stems resolved: (first, last)."""
+    stack: list[Iterator[Range]] = [iter(ranges)]
+    while stack:
+        each = next(stack[-1], None)
+        if each is None:
+            stack.pop()
+        elif type(each) is int:
+            stack.append(iter(stem(each).ranges))
+        else:
+            yield each[0], each[1]  # type: ignore[index]

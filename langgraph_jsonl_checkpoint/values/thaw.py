@@ -1,0 +1,140 @@
+"""JSON text → values: the inverse of freezing and numbering. Every value it makes is the caller's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from langgraph_jsonl_checkpoint.values import messages, ranges
+from langgraph_jsonl_checkpoint.values.types import UNTAG
+
+if TYPE_CHECKING:
+    from langgraph_jsonl_checkpoint.values.book import Book
+    from langgraph_jsonl_checkpoint.values.seal import Serde
+
+_TAG = b'{"$'  # without it a text holds no tag and is what it says
+_decode = msgspec.json.decode
+
+
+class BadTextError(Exception):
+    """A text of the log that does not stand for a value."""
+
+
+class Thawer:
+    """Reads the values of one session.
+
+    Args:
+        book: The session's numbers.
+        serde: The saver's serde for the thread.
+    """
+
+    def __init__(self, book: Book, serde: Serde) -> None:
+        self._book = book
+        self._serde = serde
+
+    def value(self, text: bytes | msgspec.Raw) -> Any:
+        """The value of a record's field.
+
+        Raises:
+            BadTextError: The text is not what this version and this serde write.
+        """
+        try:
+            return self._value(text, self._book.next)
+        except BadTextError:
+            raise
+        except RecursionError:
+            raise BadTextError("a value is nested too deeply") from None
+        except Exception as error:
+            raise BadTextError(f"{type(error).__name__}: {error}") from error
+
+    def numbers(self, text: bytes | msgspec.Raw) -> set[int]:
+        """All numbers that a text needs, directly and through others."""
+        found: set[int] = set()
+        texts = [bytes(text)]
+        while texts:
+            for number in self._mentioned(_decode(self._serde.open(texts.pop()))) - found:
+                found.add(number)
+                texts.append(bytes(self._book.text(number)[1]))
+        return found
+
+    def _mentioned(self, tree: Any) -> set[int]:
+        if type(tree) is list:
+            return set().union(*map(self._mentioned, tree))
+        if type(tree) is not dict:
+            return set()
+        runs = tree.get("$list") or tree.get("$map")
+        if len(tree) == 1 and runs:
+            stems = {r for r in runs if type(r) is int}
+            return stems | set(self._numbers(runs, self._book.next))
+        if tree.keys() == {"$ref"}:
+            return {tree["$ref"]}
+        return set().union(*map(self._mentioned, tree.values()))
+
+    def _value(self, text: bytes | msgspec.Raw, below: int) -> Any:
+        plain = self._serde.open(bytes(text))
+        tree = _decode(plain)
+        return self._build(tree, below) if _TAG in plain else tree
+
+    def _number(self, number: int, below: int) -> Any:
+        if not 0 <= number < below:
+            raise BadTextError(f"a reference to number {number} stands before that number")
+        kind, text = self._book.text(number)
+        if kind == "value":
+            return self._value(text, number)
+        plain = self._serde.open(bytes(text))
+        tree = _decode(plain)
+        if "$serde" in tree:
+            return self._build(tree, number)
+        fields = self._build(tree, number) if _TAG in plain else tree
+        if "like" in fields:
+            return messages.alike(fields.pop("like"), fields)
+        return messages.build(fields.pop("class"), fields)
+
+    def _build(self, tree: Any, below: int) -> Any:
+        if type(tree) is list:
+            return [self._build(t, below) for t in tree]
+        if type(tree) is not dict:
+            return tree
+        if len(tree) == 1:
+            tag, payload = next(iter(tree.items()))
+            if tag.startswith("$"):
+                return self._untag(tag, payload, below)
+        return {k: self._build(t, below) for k, t in tree.items()}
+
+    def _untag(self, tag: str, payload: Any, below: int) -> Any:
+        if tag == "$ref":
+            return self._number(payload, below)
+        if tag == "$list":
+            return [self._number(n, below) for n in self._numbers(payload, below)]
+        if tag == "$map":
+            return self._map(payload, below)
+        if tag == "$serde":
+            return self._serde.value(payload)
+        rule = UNTAG.get(tag)
+        if rule is None:
+            raise BadTextError(f"this version does not know the tag {tag!r}")
+        return rule(self._build(payload, below))
+
+    def _numbers(self, runs: list[ranges.Range], below: int) -> list[int]:
+        found: list[int] = []
+        for first, last in ranges.flat(runs, self._book.stem):
+            if not 0 <= first <= last < below:
+                raise BadTextError(f"a list refers to numbers {first} to {last}, which stand before them")
+            found += range(first, last + 1)
+        return found
+
+    def _map(self, runs: list[ranges.Range], below: int) -> dict[str, Any]:
+        # The last entry of a key tells its value, the first its place; outdated values are not built.
+        entries: dict[str, tuple[Any, int]] = {}
+        for number in self._numbers(runs, below):
+            kind, text = self._book.text(number)
+            if kind != "value":
+                raise BadTextError(f"number {number} is an entry of a dict and holds a message")
+            key, *member = _decode(self._serde.open(bytes(text)))
+            key = self._build(key, number)
+            if member:
+                entries[key] = (member[0], number)
+            else:
+                entries.pop(key, None)
+        return {k: self._build(tree, number) for k, (tree, number) in entries.items()}

@@ -1,0 +1,230 @@
+"""Types that JSON does not have ⇄ tags: objects with one key that begins with `$`. FORMAT.md lists them.
+
+A type is here if it can be rebuilt without importing anything by a name that stands in the log. Every other type
+goes through the saver's serde. Types match exactly: a subclass may carry more than its base knows.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import pathlib
+import re
+import sys
+import uuid
+import zoneinfo
+from collections import Counter, OrderedDict, defaultdict, deque
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.types import Command, Interrupt, Overwrite, Send
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Tagged = tuple[str, Any]
+"""A tag and its payload: a value that is encoded in its turn."""
+
+_NUMPY_KINDS = "biufcmMSU"  # no objects, no structures
+_FACTORIES: dict[str, type] = {t.__name__: t for t in (list, dict, set, int, float, str, tuple, bytes, bool)}
+_PATHS: dict[str, Any] = {
+    name: getattr(pathlib, name) for name in ("PosixPath", "WindowsPath", "PurePosixPath", "PureWindowsPath")
+}
+_ADDRESSES: dict[str, Any] = {
+    name: getattr(ipaddress, name)
+    for name in ("IPv4Address", "IPv4Interface", "IPv4Network", "IPv6Address", "IPv6Interface", "IPv6Network")
+}
+
+
+def tag_text(text: str) -> Any:
+    """A string as a tree: itself, unless it holds lone surrogates, which JSON must not."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return {"$str": base64.b64encode(text.encode("utf-8", "surrogatepass")).decode()}
+    return text
+
+
+def untag_text(tree: Any) -> str:
+    """The string of a tree that `tag_text` made."""
+    if type(tree) is str:
+        return tree
+    return base64.b64decode(tree["$str"], validate=True).decode("utf-8", "surrogatepass")
+
+
+def tag_bytes(data: bytes) -> str:
+    """Bytes as base64."""
+    return base64.b64encode(data).decode()
+
+
+def untag_bytes(text: str) -> bytes:
+    """The bytes of `tag_bytes`."""
+    return base64.b64decode(text, validate=True)
+
+
+def _zoned(moment: datetime | time) -> Tagged:
+    tag = "$datetime" if type(moment) is datetime else "$time"
+    zone = moment.tzinfo
+    if not moment.fold and (zone is None or zone is timezone.utc):
+        return tag, moment.isoformat()
+    return tag, [moment.replace(tzinfo=None, fold=0).isoformat(), zone, moment.fold]
+
+
+def _unzoned(cls: type[datetime] | type[time]) -> Callable[[Any], datetime | time]:
+    def build(payload: Any) -> datetime | time:
+        if type(payload) is str:
+            moment = cls.fromisoformat(payload)
+            # fromisoformat makes UTC of "+00:00", which is the one offset written here.
+            return moment if moment.tzinfo is None else moment.replace(tzinfo=timezone.utc)
+        text, zone, fold = payload
+        return cls.fromisoformat(text).replace(tzinfo=zone, fold=fold)
+
+    return build
+
+
+def _defaultdict(value: defaultdict[Any, Any]) -> Tagged | None:
+    factory = value.default_factory
+    if factory is not None and _FACTORIES.get(getattr(factory, "__name__", "")) is not factory:
+        return None
+    return "$defaultdict", [factory and factory.__name__, _pairs(value)]
+
+
+def _pairs(value: dict[Any, Any]) -> list[list[Any]]:
+    return [[k, v] for k, v in value.items()]
+
+
+def _interrupt(value: Interrupt) -> Tagged:
+    schema = getattr(value, "response_schema", None)
+    return "$interrupt", [value.value, value.id] if schema is None else [value.value, value.id, schema]
+
+
+def _uninterrupt(payload: Any) -> Interrupt:
+    value, name, *schema = payload
+    return Interrupt(value, name, response_schema=schema[0]) if schema else Interrupt(value, name)
+
+
+def _send(value: Send) -> Tagged:
+    timeout = getattr(value, "timeout", None)
+    return "$send", [value.node, value.arg] if timeout is None else [value.node, value.arg, timeout]
+
+
+def _unsend(payload: Any) -> Send:
+    node, arg, *timeout = payload
+    return Send(node, arg, timeout=timeout[0]) if timeout else Send(node, arg)
+
+
+def _command(value: Command[Any]) -> Tagged:
+    return "$command", [value.graph, value.update, value.resume, value.goto]
+
+
+def _uncommand(payload: Any) -> Command[Any]:
+    graph, update, resume, goto = payload
+    return Command(graph=graph, update=update, resume=resume, goto=goto)
+
+
+TAG: dict[type, Callable[[Any], Tagged | None]] = {
+    tuple: lambda v: ("$tuple", list(v)),
+    # Sets are sorted, so that one set has one text in every process.
+    set: lambda v: ("$set", sorted(v, key=repr)),
+    frozenset: lambda v: ("$frozenset", sorted(v, key=repr)),
+    deque: lambda v: ("$deque", [list(v), v.maxlen]),
+    OrderedDict: lambda v: ("$ordered", _pairs(v)),
+    defaultdict: _defaultdict,
+    Counter: lambda v: ("$counter", _pairs(v)),
+    complex: lambda v: ("$complex", [v.real, v.imag]),
+    Decimal: lambda v: ("$decimal", str(v)),
+    Fraction: lambda v: ("$fraction", [v.numerator, v.denominator]),
+    range: lambda v: ("$range", [v.start, v.stop, v.step]),
+    bytes: lambda v: ("$bytes", tag_bytes(v)),
+    bytearray: lambda v: ("$bytearray", tag_bytes(bytes(v))),
+    datetime: _zoned,
+    time: _zoned,
+    date: lambda v: ("$date", v.isoformat()),
+    timedelta: lambda v: ("$timedelta", [v.days, v.seconds, v.microseconds]),
+    timezone: lambda v: ("$timezone", list(v.__getinitargs__())),
+    zoneinfo.ZoneInfo: lambda v: ("$zone", v.key) if v.key else None,
+    uuid.UUID: lambda v: ("$uuid", str(v)),
+    re.Pattern: lambda v: ("$regex", [v.pattern, v.flags]),
+    **dict.fromkeys(_PATHS.values(), lambda v: ("$path", [type(v).__name__, str(v)])),
+    **dict.fromkeys(_ADDRESSES.values(), lambda v: ("$ip", [type(v).__name__, str(v)])),
+    Send: _send,
+    Interrupt: _interrupt,
+    Command: _command,
+    Overwrite: lambda v: ("$overwrite", v.value),
+    _DeltaSnapshot: lambda v: ("$delta", v.value),
+}
+"""Type to (tag, payload); None for a value of the type that only the serde can store."""
+
+FIXED = frozenset(TAG) - {
+    *(tuple, set, frozenset, deque, OrderedDict, defaultdict, Counter, bytearray),
+    *(Send, Interrupt, Command, Overwrite, _DeltaSnapshot),
+}
+"""Types whose values never change and hold nothing that does."""
+
+UNTAG: dict[str, Callable[[Any], Any]] = {
+    "$tuple": tuple,
+    "$set": set,
+    "$frozenset": frozenset,
+    "$deque": lambda p: deque(p[0], p[1]),
+    "$ordered": lambda p: OrderedDict((k, v) for k, v in p),
+    "$defaultdict": lambda p: defaultdict(p[0] and _FACTORIES[p[0]], ((k, v) for k, v in p[1])),
+    "$counter": lambda p: Counter({k: v for k, v in p}),  # noqa: C416 - pairs are lists here
+    "$dict": lambda p: {k: v for k, v in p},  # noqa: C416
+    # Hexadecimal: Python bounds the digits of a decimal, and takes quadratic time for them.
+    "$int": lambda p: int(p, 16),
+    "$float": float,
+    "$complex": lambda p: complex(*p),
+    "$decimal": Decimal,
+    "$fraction": lambda p: Fraction(*p),
+    "$range": lambda p: range(*p),
+    "$str": lambda p: untag_text({"$str": p}),
+    "$bytes": untag_bytes,
+    "$bytearray": lambda p: bytearray(untag_bytes(p)),
+    "$datetime": _unzoned(datetime),
+    "$time": _unzoned(time),
+    "$date": date.fromisoformat,
+    "$timedelta": lambda p: timedelta(*p),
+    "$timezone": lambda p: timezone(*p) if p != [timedelta(0)] else timezone.utc,
+    "$zone": zoneinfo.ZoneInfo,
+    "$uuid": uuid.UUID,
+    "$regex": lambda p: re.compile(*p),
+    "$path": lambda p: _PATHS[p[0]](p[1]),
+    "$ip": lambda p: _ADDRESSES[p[0]](p[1]),
+    "$numpy": lambda p: _unnumpy(p),
+    "$send": _unsend,
+    "$interrupt": _uninterrupt,
+    "$command": _uncommand,
+    "$overwrite": Overwrite,
+    "$delta": _DeltaSnapshot,
+}
+"""Tag to the value of a decoded payload. References and sealed values are `thaw`'s."""
+
+
+def tag_numpy(value: Any) -> Tagged | None:
+    """A numpy array or scalar of plain numbers, strings, bytes or times; None for anything else.
+
+    LangGraph's serde refuses scalars and datetime64 (langgraph#8350), and hands out read-only arrays.
+    """
+    numpy = sys.modules.get("numpy")
+    if numpy is None or type(value) is not numpy.ndarray and not isinstance(value, numpy.generic):
+        return None
+    if value.dtype.kind not in _NUMPY_KINDS or value.dtype.metadata:
+        return None
+    if isinstance(value, numpy.generic):
+        return "$numpy", [value.dtype.str, None, "C", tag_bytes(value.tobytes())]
+    order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
+    return "$numpy", [value.dtype.str, list(value.shape), order, tag_bytes(value.tobytes(order))]
+
+
+def _unnumpy(payload: Any) -> Any:
+    import numpy as np  # noqa: PLC0415 - optional; only a log that holds an array needs it
+
+    name, shape, order, text = payload
+    dtype = np.dtype(name)
+    if dtype.kind not in _NUMPY_KINDS:
+        raise ValueError(f"an array of {name} is never stored")
+    flat = np.frombuffer(untag_bytes(text), dtype=dtype)
+    return flat[0] if shape is None else flat.reshape(shape, order=order).copy(order)
