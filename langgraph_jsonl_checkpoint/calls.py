@@ -53,7 +53,8 @@ class PutCall:
         self._parent: str | None = configurable.get("checkpoint_id")
         self._changed = list(changed)
         self._next = upstream.next_nodes(checkpoint)
-        told = dict(get_checkpoint_metadata(config, metadata))  # type: ignore[arg-type]
+        # Metadata is JSON in every saver, so its tuples come back as lists.
+        told = _listed(get_checkpoint_metadata(config, metadata))  # type: ignore[arg-type]
         # The state transition stands in the clear, also where metadata is sealed.
         self._step = told.pop("step") if type(told.get("step")) is int else None
         self._source = told.pop("source") if type(told.get("source")) is str else None
@@ -186,6 +187,12 @@ def _freeze_one(freezer: Freezer, value: Any, before: Any, what: str) -> Any:
             f"{what} holds a {type(value).__name__} that cannot be stored ({type(error).__name__}: {error}); nothing "
             "was stored. Store a plain value, or give the saver a serde that can dump it."
         ) from error
+
+
+def _listed(value: Any) -> Any:
+    if type(value) is dict:
+        return {k: _listed(v) for k, v in value.items()}
+    return [_listed(v) for v in value] if type(value) in (list, tuple) else value
 
 
 def _is_names(value: Any) -> bool:

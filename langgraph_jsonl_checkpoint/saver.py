@@ -16,6 +16,7 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
     get_checkpoint_id,
 )
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_jsonl_checkpoint import threads
 from langgraph_jsonl_checkpoint.calls import PutCall, WritesCall
@@ -23,6 +24,7 @@ from langgraph_jsonl_checkpoint.errors import DeletedSessionError
 from langgraph_jsonl_checkpoint.reader import Reader
 from langgraph_jsonl_checkpoint.sessions import Sessions
 from langgraph_jsonl_checkpoint.values.seal import Serde
+from langgraph_jsonl_checkpoint.values.serializer import TypedSerializer
 from langgraph_jsonl_checkpoint.versions import next_version
 
 if TYPE_CHECKING:
@@ -69,7 +71,7 @@ class JsonlSaver(BaseCheckpointSaver[Any]):
         serde: SerializerProtocol | None = None,
         max_open: int = 128,
     ) -> None:
-        super().__init__(serde=serde)
+        super().__init__(serde=TypedSerializer() if serde is None else serde)
         if fsync not in get_args(Fsync):
             raise ValueError(f"fsync is one of {', '.join(map(repr, get_args(Fsync)))}, not {fsync!r}")
         if max_open < 1:
@@ -344,7 +346,8 @@ class JsonlSaver(BaseCheckpointSaver[Any]):
             return Reader(session, self._serde(thread_id))
 
     def _serde(self, thread_id: str) -> Serde:
-        return Serde(self.serde, thread_id)
+        # A subclass of somebody else's may be there to hide what it stores.
+        return Serde(self.serde, thread_id, seals=type(self.serde) not in (JsonPlusSerializer, TypedSerializer))
 
     def _seal(self, thread_id: str) -> Any:
         serde = self._serde(thread_id)

@@ -423,7 +423,7 @@ class Freezer:
             fixed = type(value) in types.FIXED
             return part, Is(value) if fixed else NEVER, size
         tree = self._serde(value)
-        size = len(tree["$serde"][1]) + 30 if type(tree) is dict else len(tree) + 2
+        size = len(tree["$serde"][1]) + 30 if type(tree) is dict else _size(tree)
         return (Item("value", tree, NEVER) if size >= LARGE else tree), NEVER, min(size, LARGE)
 
     def _tag(self, tag: str, payload: Any) -> tuple[Any, Any, int]:

@@ -6,11 +6,11 @@ what it stores, so under it every text of the log is sealed as a whole, with the
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_jsonl_checkpoint.values.types import tag_bytes, untag_bytes
 
@@ -24,12 +24,13 @@ class Serde:
     Args:
         serde: The saver's.
         thread_id: The thread that sealed texts belong to.
+        seals: Whether every text of the log is sealed.
     """
 
-    def __init__(self, serde: SerializerProtocol, thread_id: str) -> None:
+    def __init__(self, serde: SerializerProtocol, thread_id: str, *, seals: bool) -> None:
         self._serde = serde
         self._thread_id = thread_id
-        self.seals = type(serde) is not JsonPlusSerializer
+        self.seals = seals
 
     def tree(self, value: Any) -> Any:
         """The tree of a value that only the serde can store.
@@ -37,8 +38,12 @@ class Serde:
         Raises:
             TypeError: The serde cannot either.
         """
-        if not self.seals and isinstance(value, BaseException):
-            return repr(value)  # which is what LangGraph's serde makes of it
+        if not self.seals:
+            # What LangGraph's serde makes of these, and stays readable.
+            if isinstance(value, BaseException):
+                return repr(value)
+            if isinstance(value, str) and not isinstance(value, Enum):
+                return str.__str__(value)
         kind, data = self._serde.dumps_typed(value)
         return {"$serde": [kind, tag_bytes(data)]}
 
