@@ -19,7 +19,10 @@ from langgraph_jsonl_checkpoint.values.freeze import (
     Known,
     ListPart,
     Scalars,
+    View,
     is_plain,
+    kept_view,
+    view_of,
 )
 
 if TYPE_CHECKING:
@@ -65,19 +68,17 @@ class Adopter:
         return item, item.copy
 
     def _list(self, runs: list[ranges.Range], value: list[Any]) -> tuple[Any, Any]:
-        parts: list[Any]
         if set(map(type, value)) <= _SCALARS:
-            parts, copies = value[:], Scalars(value)
+            part = ListPart(value[:], View(list(map(type, value)), Scalars(value), []))
         else:
             numbers = (n for first, last in ranges.flat(runs, self._book.stem) for n in range(first, last + 1))
             pairs = [
                 (v, copy_of(v)) if type(v) is str or type(v) in _SCALARS else self._item(n, v)
                 for n, v in zip(numbers, value, strict=True)
             ]
-            parts, copies = [p[0] for p in pairs], [p[1] for p in pairs]  # type: ignore[assignment]
-        part = ListPart(parts, copies)
+            part = ListPart([p[0] for p in pairs], kept_view(view_of(value), [p[1] for p in pairs]))
         part.runs, part.ranges, part.session = [], runs, self._book.token
-        return part, copies
+        return part, part.copy
 
     def _map(self, runs: list[ranges.Range], value: dict[str, Any]) -> tuple[Any, Any]:
         trees: dict[str, Any] = {}
@@ -107,7 +108,7 @@ def copy_of(value: Any) -> Any:
         return NEVER if any(c is NEVER for c in rows) else rows
     if kind in messages.KNOWN:
         fields, extra = copy_of(value.__dict__), copy_of(value.__pydantic_extra__)
-        return NEVER if fields is NEVER or extra is NEVER else (Is(kind), fields, extra)
+        return NEVER if fields is NEVER or extra is NEVER else (kind, fields, extra)
     return Is(value) if kind in (int, float, bool) or kind in types.FIXED else NEVER
 
 
@@ -126,7 +127,7 @@ def _live(copy: Any) -> Any:
         return [_live(c) for c in copy]
     if type(copy) is tuple:
         cls, fields, extra = copy
-        return messages.build(cls.leaf.__name__, {**_live(fields), **(_live(extra) or {})})
+        return messages.build(cls.__name__, {**_live(fields), **(_live(extra) or {})})
     return copy
 
 

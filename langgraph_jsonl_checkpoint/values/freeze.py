@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from array import array
 from operator import attrgetter, is_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import BaseMessage
 
@@ -107,27 +107,41 @@ class Item:
         self.session: object = None
 
 
+class View(NamedTuple):
+    """A list's elements as lists that compare in C: their types, what they are or hold, and messages' extra fields."""
+
+    kinds: list[type]
+    states: list[Any]
+    extras: list[Any]
+
+
 class ListPart:
     """A list whose elements are numbered, and where its elements stand in the list before.
 
     Attributes:
         parts: The elements' parts.
-        copies: The elements' copies.
+        view: What to compare with.
         before: The part written for this place before, until this one is written.
         runs: For each run of elements: (begin in `before`, length), or (-1, length) for new ones.
         ranges: The numbers, once written: [first, last], both included, or a number whose list is spliced in.
         session: As in `Item`.
     """
 
-    __slots__ = ("before", "copies", "parts", "ranges", "runs", "session")
+    __slots__ = ("before", "parts", "ranges", "runs", "session", "view")
 
-    def __init__(self, parts: list[Any], copies: list[Any]) -> None:
+    def __init__(self, parts: list[Any], view: View) -> None:
         self.parts = parts
-        self.copies = copies
+        self.view = view
         self.before: ListPart | None = None
         self.runs: list[tuple[int, int]] = [(-1, len(parts))] if parts else []
         self.ranges: list[Any] | None = None
         self.session: object = None
+
+
+    @property
+    def copy(self) -> Any:
+        """The list's copy, where it stands in another container; of messages a view is taken, not a copy."""
+        return NEVER if any(k in messages.KNOWN for k in set(self.view.kinds)) else self.view.states
 
 
 class DictPart:
@@ -281,7 +295,7 @@ class Freezer:
                 if name in stored:
                     tree[name] = part
                     size += n
-        return Item("message", tree, (Is(cls), fields, None if value.__pydantic_extra__ is None else extra)), size
+        return Item("message", tree, (cls, fields, None if value.__pydantic_extra__ is None else extra)), size
 
     def _like(
         self, value: BaseMessage, cls: type[BaseMessage], fields: dict[str, Any], extra: dict[str, Any]
@@ -360,22 +374,19 @@ class Freezer:
         if len(value) >= LARGE // 4 and (scalars := _scalars(value)) is not None:
             return scalars if type(before) is not ListPart else self._extend(value, before, scalars)
         old = before if type(before) is ListPart else self._known.find_container(value[0])
-        if type(old) is not ListPart or type(old.copies) is Scalars:
-            old = None
-        views = [_state(v) if type(v) in messages.KNOWN else v for v in value]
-        if old is not None:
-            runs = _runs(old.copies, views)
-            if runs == [(0, len(value))] and len(value) == len(old.parts):
-                return old, old.copies, _REFERENCE
-        else:
-            runs = [(-1, len(value))]
+        if type(old) is not ListPart or type(old.view.states) is Scalars or 2 * len(value) < len(old.parts):
+            old = None  # nothing to compare with, or a few elements that are found one by one
+        view = view_of(value)
+        runs = _runs(old.view, view) if old is not None else [(-1, len(value))]
+        if old is not None and runs == [(0, len(old.parts))] and len(value) == len(old.parts):
+            return old, old.copy, _REFERENCE
         parts: list[Any] = []
         copies: list[Any] = []
         size, plain = 2, True
         for begin, length in runs:
             if begin >= 0 and old is not None:
                 parts += old.parts[begin : begin + length]
-                copies += old.copies[begin : begin + length]
+                copies += old.view.states[begin : begin + length]
                 size += LARGE  # what was numbered stays numbered
                 continue
             for element in value[len(parts) : len(parts) + length]:
@@ -386,21 +397,21 @@ class Freezer:
                 size += n + 1
         if size < LARGE and plain:
             return parts, copies, size
-        made = ListPart(parts, copies)
+        made = ListPart(parts, kept_view(view, copies))
         made.before, made.runs = old, runs
         self._known.add_container(value[0], made)
-        return made, copies, _REFERENCE
+        return made, made.copy, _REFERENCE
 
     def _extend(self, value: list[Any], old: ListPart, scalars: tuple[Any, Any, int]) -> tuple[Any, Any, int]:
         """A long list of scalars whose place holds a numbered list: only what was appended is new."""
         kept = len(old.parts)
-        if kept > len(value) or not Scalars(old.parts) == value[:kept]:
+        if kept > len(value) or Scalars(old.parts) != value[:kept]:
             return scalars
         if kept == len(value):
-            return old, old.copies, _REFERENCE
-        made = ListPart(value, Scalars(value))
+            return old, old.copy, _REFERENCE
+        made = scalars[0]
         made.before, made.runs = old, [(0, kept), (-1, len(value) - kept)]
-        return made, made.copies, _REFERENCE
+        return scalars
 
     def _element(self, element: Any) -> tuple[Any, Any, int]:
         """An element of a list: a number of its own if it is worth finding again."""
@@ -433,30 +444,51 @@ class Freezer:
         return (Item("value", tree, NEVER), NEVER, _REFERENCE) if size >= LARGE else (tree, NEVER, size)
 
 
-def _runs(copies: list[Any], views: list[Any]) -> list[tuple[int, int]]:
+def view_of(value: list[Any]) -> View:
+    """What of a live list its copies are compared with."""
+    kinds = list(map(type, value))
+    if messages.KNOWN.issuperset(kinds):
+        return View(kinds, [v.__dict__ for v in value], [v.__pydantic_extra__ for v in value])
+    known = messages.KNOWN
+    return View(
+        kinds,
+        [v.__dict__ if k in known else v for k, v in zip(kinds, value, strict=True)],
+        [v.__pydantic_extra__ if k in known else None for k, v in zip(kinds, value, strict=True)],
+    )
+
+
+def kept_view(view: View, copies: list[Any]) -> View:
+    """The view of a list that is to be kept, made of its elements' copies."""
+    extras = [dict(e) if e else e for e in view.extras]
+    states = [c[1] if type(c) is tuple else c for c in copies]
+    return View(view.kinds, states, extras)
+
+
+def _runs(old: View, new: View) -> list[tuple[int, int]]:
     """How a list is made of the one before: (begin, length) of each run that was there, (-1, length) for what is new."""
-    both = min(len(copies), len(views))
-    if copies[:both] == views[:both]:
-        rest = len(views) - both
+    both = min(len(old.kinds), len(new.kinds))
+    if all(o[:both] == n[:both] for o, n in zip(old, new, strict=True)):
+        rest = len(new.kinds) - both
         return [(0, both)] * bool(both) + [(-1, rest)] * bool(rest)
-    return [*_merged(_stretches(copies, views))]
+    return [*_merged(_stretches(old, new))]
 
 
-def _stretches(copies: list[Any], views: list[Any]) -> Iterator[tuple[int, int]]:
+def _stretches(before: View, after: View) -> Iterator[tuple[int, int]]:
+    olds, news = list(zip(*before, strict=True)), list(zip(*after, strict=True))
     old, new, strays = 0, 0, 0
-    while new < len(views):
-        if old < len(copies) and copies[old] == views[new]:
+    while new < len(news):
+        if old < len(olds) and olds[old] == news[new]:
             yield old, 1
             old, new = old + 1, new + 1
             continue
         at = None
-        if old < len(copies) and strays < _STRAY:
+        if old < len(olds) and strays < _STRAY:
             strays += 1
-            at = next((i for i in range(old + 1, len(copies)) if copies[i] == views[new]), None)
+            at = next((i for i in range(old + 1, len(olds)) if olds[i] == news[new]), None)
         if at is None:
             yield -1, 1
             # Changed in place, or put in between? The next one tells.
-            follows = new + 1 < len(views) and old + 1 < len(copies) and copies[old + 1] == views[new + 1]
+            follows = new + 1 < len(news) and old + 1 < len(olds) and olds[old + 1] == news[new + 1]
             old, new = old + follows, new + 1
         else:
             old = at
@@ -484,8 +516,8 @@ def _scalars(value: list[Any]) -> tuple[Any, Any, int] | None:
         return None
     if int in kinds and not all(-_INT64 <= v < _INT64 for v in value if type(v) is int):
         return None
-    made = ListPart(value, Scalars(value))
-    return made, made.copies, _REFERENCE
+    made = ListPart(value, View(list(map(type, value)), Scalars(value), []))
+    return made, made.view.states, _REFERENCE
 
 
 def _is_float(value: Any) -> bool:
