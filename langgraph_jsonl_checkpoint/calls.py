@@ -19,7 +19,7 @@ from langgraph_jsonl_checkpoint.values.freeze import LARGE_FIELD, Freezer
 from langgraph_jsonl_checkpoint.values.types import tag_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
 

@@ -30,11 +30,11 @@ from langgraph_jsonl_checkpoint.versions import next_version
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
     from types import TracebackType
+    from typing import Self
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import DeltaChannelHistory
     from langgraph.checkpoint.serde.base import SerializerProtocol
-    from typing_extensions import Self
 
 Fsync = Literal["checkpoint", "always", "never"]
 

@@ -11,7 +11,7 @@ import os
 import platform
 import threading
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,7 +27,7 @@ from langgraph_jsonl_checkpoint.errors import (
 from langgraph_jsonl_checkpoint.folds.checkpoints import Checkpoints
 from langgraph_jsonl_checkpoint.log import frames, journal, local, records
 from langgraph_jsonl_checkpoint.values.book import Book, Page
-from langgraph_jsonl_checkpoint.values.freeze import Known
+from langgraph_jsonl_checkpoint.values.known import Known
 from langgraph_jsonl_checkpoint.values.types import tag_text, untag_text
 
 if TYPE_CHECKING:
@@ -193,7 +193,9 @@ class Session:
                     "not know and must not ignore. Upgrade the package that reads it."
                 ) from None
             except (msgspec.DecodeError, ValueError, TypeError) as error:
-                raise self._corrupt(self._position.offset, f"a record is not what its type says ({error})", seq) from error
+                raise self._corrupt(
+                    self._position.offset, f"a record is not what its type says ({error})", seq
+                ) from error
         self._position = self._position._replace(seq=self._position.seq + len(lines))
 
     def _identify(self, header: records.Session) -> None:
@@ -352,9 +354,7 @@ class Session:
             return True
         raise DeletedSessionError(f"{self.identity.path} was replaced {_ATTEMPTS} times during one call; try again")
 
-    def _make(
-        self, make: Callable[[Page], list[records.Record]], seal: Any
-    ) -> tuple[Page, list[records.Record]]:
+    def _make(self, make: Callable[[Page], list[records.Record]], seal: Any) -> tuple[Page, list[records.Record]]:
         page = self.book.page(seal)
         try:
             return page, make(page)
@@ -375,7 +375,7 @@ class Session:
 
     def _repair(self, file: local.LogFile, offset: int, size: int) -> records.Recovered:
         """Move a torn end aside: copied and synced first, then cut off."""
-        name = file.set_aside(offset, size, datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S.%f"))
+        name = file.set_aside(offset, size, datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f"))
         file.truncate(offset)
         file.sync()
         return records.Recovered(offset=offset, bytes=size - offset, file=name)
@@ -395,7 +395,7 @@ class Session:
 
 
 def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @cache

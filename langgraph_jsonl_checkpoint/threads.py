@@ -98,9 +98,7 @@ def copy(sessions: Sessions, serde: Callable[[str], Serde], source: str, target:
     try:
         local.create(sessions.path(target), journal.pack(records.line(0, ts, head), texts), sync=True)
     except FileExistsError:
-        raise ValueError(
-            f"thread {target!r} exists; delete it first, or copy {source!r} under another id"
-        ) from None
+        raise ValueError(f"thread {target!r} exists; delete it first, or copy {source!r} under another id") from None
 
 
 def prune(sessions: Sessions, serde: Callable[[str], Serde], thread_id: str) -> None:

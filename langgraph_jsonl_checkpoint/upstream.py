@@ -46,36 +46,40 @@ def next_nodes(checkpoint: Mapping[str, Any]) -> list[str]:
     values, versions, seen = (checkpoint.get(k, {}) for k in ("channel_values", "channel_versions", "versions_seen"))
     found: dict[str, None] = {}
 
-    def fresh(node: str, channel: str) -> bool:
-        if channel not in values or channel not in versions:
-            return False
+    def lead_to(node: str, channel: str) -> None:
         before = seen.get(node, {}).get(channel)
-        return before is None or versions[channel] > before
+        if channel in values and channel in versions and (before is None or versions[channel] > before):
+            found[node] = None
 
     for channel, value in values.items():
-        if isinstance(value, tuple) and value[1:] == (False,):
-            continue  # of a deferred node: (value, whether all others have finished)
-        if channel.startswith(_BRANCH):
-            node = channel[len(_BRANCH) :]
-        elif channel == _START:
-            node = channel
-        elif channel.startswith(_JOIN) and isinstance(value, set):
-            # join:a+b:node, ready when all of a and b are in the set
-            names, _, node = channel[len(_JOIN) :].partition(":")
-            if value != set(names.split("+")):
-                continue
-        else:
-            continue
-        if fresh(node, channel):
-            found[node] = None
-    for node, channels in seen.items():
-        if not node.startswith("__") and any(fresh(node, c) for c in channels):
-            found[node] = None
+        if (node := _triggered(channel, value)) is not None:
+            lead_to(node, channel)
+    for node, channel in ((n, c) for n, channels in seen.items() for c in channels):
+        if not node.startswith("__") and not _waits(values.get(channel)):
+            lead_to(node, channel)
     sends = values.get(TASKS)
-    for send in sends if isinstance(sends, list) else ():
-        if isinstance(send, Send):
-            found[send.node] = None
+    found |= {s.node: None for s in (sends if isinstance(sends, list) else ()) if isinstance(s, Send)}
     return list(found)
+
+
+def _triggered(channel: str, value: Any) -> str | None:
+    """The node that a channel of a StateGraph with this value triggers."""
+    if _waits(value):
+        return None
+    if channel.startswith(_BRANCH):
+        return channel[len(_BRANCH) :]
+    if channel == _START:
+        return channel
+    if channel.startswith(_JOIN) and isinstance(value, set):
+        # join:a+b:node, ready when all of a and b are in the set
+        names, _, node = channel[len(_JOIN) :].partition(":")
+        return node if value == set(names.split("+")) else None
+    return None
+
+
+def _waits(value: Any) -> bool:
+    """Whether a channel is a deferred node's that still waits: (value, whether all others have finished)."""
+    return isinstance(value, tuple) and value[1:] == (False,)
 
 
 def delta_channels(metadata: Mapping[str, Any]) -> list[str]:

@@ -13,8 +13,8 @@ def next_version(current: Any, unique: str) -> Any:
     """The version after `current`.
 
     Args:
-        current: None, an int or a float, whose kind a thread from another saver keeps, because LangGraph takes the
-            greatest of a checkpoint's versions and cannot compare numbers to strings; or any saver's string.
+        current: None; an int or a float, whose kind a thread from another saver keeps, because LangGraph compares a
+            checkpoint's versions with each other; or any saver's string.
         unique: A string that no other call gets: two forks of a thread must not share a version.
     """
     if current is None:
@@ -22,7 +22,11 @@ def next_version(current: Any, unique: str) -> Any:
     if isinstance(current, int):
         return current + 1
     if isinstance(current, float):
-        return math.nextafter(max(current, math.floor(current) + 1.0), math.inf) if current >= 2**53 else math.floor(current) + 1.0
+        return (
+            math.nextafter(max(current, math.floor(current) + 1.0), math.inf)
+            if current >= 2**53
+            else math.floor(current) + 1.0
+        )
     digits = re.match(r"~?(\d+)", current)
     number = int(digits[1]) + 1 if digits else 1
     following = f"{number:0{_DIGITS}}.{unique}"

@@ -18,7 +18,7 @@ class Write(NamedTuple):
 
     path: str
     task: str
-    index: int
+    idx: int
     channel: str
     text: msgspec.Raw
 

@@ -104,32 +104,31 @@ def survivors(lines: Sequence[Line], fold: Checkpoints, thaw: Thawer, removal: R
         yield from _rewritten(line, record, removal, numbers)
 
 
-def _rewritten(
-    line: Line, record: records.Record | None, removal: Removal, numbers: set[int]
-) -> Iterator[bytes]:
+def _rewritten(line: Line, record: records.Record | None, removal: Removal, numbers: set[int]) -> Iterator[bytes]:
     ts = timestamp(line.text)
     if isinstance(record, records.Message):
         if record.n in numbers:
             yield line.text
     elif isinstance(record, records.Value):
-        held: records.Value | None = None
-        for n, text in enumerate(record.values, record.n):
-            if n not in numbers:
-                continue
-            if held is not None and held.n + len(held.values) == n:
-                held.values.append(text)
-                continue
-            if held is not None:
-                yield records.line(0, ts, held)
-            held = records.Value(n=n, values=[text])
-        if held is not None:
-            yield records.line(0, ts, held)
+        yield from (records.line(0, ts, part) for part in _kept_values(record, numbers))
     elif isinstance(record, records.Checkpoint):
         if record.parent is not None and removal.covers(untag_text(record.ns), untag_text(record.parent)):
             record.parent = None
         yield records.line(0, ts, record)
     else:
         yield line.text
+
+
+def _kept_values(record: records.Value, numbers: set[int]) -> list[records.Value]:
+    kept: list[records.Value] = []
+    for n, text in enumerate(record.values, record.n):
+        if n not in numbers:
+            continue
+        if kept and kept[-1].n + len(kept[-1].values) == n:
+            kept[-1].values.append(text)
+        else:
+            kept.append(records.Value(n=n, values=[text]))
+    return kept
 
 
 def _needed(fold: Checkpoints, thaw: Thawer, ns: str, name: str) -> set[Key]:
@@ -169,4 +168,5 @@ def _id(record: records.Checkpoint | None) -> str:
 
 
 def timestamp(text: bytes) -> str:
+    """When a line was written."""
     return text.split(b'"ts":"', 1)[1].split(b'"', 1)[0].decode()

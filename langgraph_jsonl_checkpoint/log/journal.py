@@ -72,7 +72,8 @@ def commit(position: Position, lines: Sequence[bytes]) -> tuple[bytes, Position]
 
 def follow(data: bytes, position: Position) -> tuple[list[list[Line]], Position, Problem | None]:
     """The whole commits of `data`, which begins at `position`, the position behind them, and what is wrong there."""
-    view, base, commits = memoryview(data), position.offset, []
+    view, base = memoryview(data), position.offset
+    commits: list[list[Line]] = []
     while position.offset - base < len(data):
         start = position.offset - base
         try:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from langgraph_jsonl_checkpoint.values import messages, ranges, types
-from langgraph_jsonl_checkpoint.values.freeze import (
+from langgraph_jsonl_checkpoint.values.freeze import Freezer
+from langgraph_jsonl_checkpoint.values.known import Known
+from langgraph_jsonl_checkpoint.values.parts import (
     NEVER,
     DictPart,
-    Freezer,
     Is,
     Item,
-    Known,
     ListPart,
     Scalars,
     View,
@@ -96,7 +96,7 @@ class Adopter:
 
 
 def copy_of(value: Any) -> Any:
-    """The copy of a value that was read: what freezing the value would give, `NEVER` if any of it cannot be compared."""
+    """The copy of a value that was read, as freezing it would give; `NEVER` if any of it cannot be compared."""
     kind = type(value)
     if kind is str or value is None:
         return value

@@ -15,7 +15,7 @@ import msgspec
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.values import ranges, types
 from langgraph_jsonl_checkpoint.values.adopt import refrozen
-from langgraph_jsonl_checkpoint.values.freeze import NEVER, DictPart, Item, ListPart
+from langgraph_jsonl_checkpoint.values.parts import NEVER, DictPart, Item, ListPart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +50,7 @@ class Book:
             raise ValueError(f"number {record.n} was given before")
         self._firsts.append(record.n)
         self._records.append(record)
-        self.next = record.n + (1 if type(record) is records.Message else len(record.values))
+        self.next = record.n + (1 if isinstance(record, records.Message) else len(record.values))
 
     def text(self, number: int) -> tuple[str, msgspec.Raw]:
         """The kind ("message" or "value") and the text of a number.
@@ -62,7 +62,7 @@ class Book:
         if at < 0:
             raise LookupError(number)
         record = self._records[at]
-        if type(record) is records.Message:
+        if isinstance(record, records.Message):
             if record.n != number:
                 raise LookupError(number)
             return "message", record.message
@@ -72,8 +72,10 @@ class Book:
         """The number of a text, if it is written already."""
         while self._digested < len(self._records):
             record = self._records[self._digested]
-            texts = [record.message] if type(record) is records.Message else record.values
-            kind = "message" if type(record) is records.Message else "value"
+            if isinstance(record, records.Message):
+                kind, texts = "message", [record.message]
+            else:
+                kind, texts = "value", record.values
             for i, text in enumerate(texts):
                 self._digests.setdefault(_digest(kind, bytes(text)), record.n + i)
             self._digested += 1
@@ -134,7 +136,7 @@ class Page:
         """The commit is on disk: the numbers count."""
         self._book._take(self.records, self._digests, self._stems)  # noqa: SLF001 - a page is a part of its book
         for part in self._made:
-            if type(part) is not Item:
+            if not isinstance(part, Item):
                 part.before = None
 
     def drop(self) -> None:
@@ -178,7 +180,7 @@ class Page:
         first, last = self._next, self.records[-1] if self.records else None
         if kind == "message":
             self.records.append(records.Message(n=first, message=raws[0]))
-        elif type(last) is records.Value and last.n + len(last.values) == first:
+        elif isinstance(last, records.Value) and last.n + len(last.values) == first:
             last.values.extend(raws)
         else:
             self.records.append(records.Value(n=first, values=raws))
@@ -243,7 +245,9 @@ class Page:
     def _same(self, part: Any, old: Any) -> bool:
         if part is old:
             return True
-        return type(part) is Item is type(old) and old.session is self._book.token and self._number(part) == old.number
+        return (
+            type(part) is Item is type(old) and old.session is self._book.token and self._number(part) == old.number
+        )
 
     def _keep_ranges(self, part: ListPart | DictPart, found: list[Any], tag: str, count: int) -> list[Any]:
         if len(found) > ranges.LONGEST:

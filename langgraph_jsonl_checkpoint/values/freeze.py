@@ -1,222 +1,42 @@
 """Live channel values → parts: what is to be written, taken in one look, and compared with what was written before.
 
 LangGraph saves in background threads while the graph goes on, so a value is frozen before the call returns control
-to anyone who could change it. A frozen value is a *part*, which shares the leaves (strings, numbers) of the live
-value and none of its containers:
-
-- a scalar, or a plain JSON tree, for what is small;
-- an `Item` for a message or a large value, which will be written once and has a number from then on;
-- a `ListPart` or `DictPart` for a container of such, which knows what it has in common with the part that was written
-  for the same place before.
-
-Beside each part stands a *copy*: the value again, in the shape that lets `copy == look(value)` tell, mostly in C and by
-comparing pointers, whether a live value still is what was written. Numbers compare with their type (`1 == True` must
-not pass), and what cannot be compared never equals.
+to anyone who could change it.
 """
 
 from __future__ import annotations
 
-from array import array
-from operator import attrgetter, is_
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage
 
 from langgraph_jsonl_checkpoint.values import messages, types
+from langgraph_jsonl_checkpoint.values.parts import (
+    NEVER,
+    REFERENCE,
+    DictPart,
+    Is,
+    Item,
+    ListPart,
+    Scalars,
+    View,
+    is_plain,
+    kept_view,
+    look,
+    size_of,
+    view_of,
+)
+from langgraph_jsonl_checkpoint.values.runs import runs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+
+    from langgraph_jsonl_checkpoint.values.known import Known
 
 LARGE = 256  # bytes of JSON text from which a value is written once and referred to
 LARGE_FIELD = 1024  # the same for a record's own fields, which should stay readable where they are
 _WORTH_FINDING = 48  # bytes from which an element of a list gets a number that its equals can share
-_REFERENCE = 14  # bytes of a reference's text, about
 _INT64 = 1 << 63
-_NUMBERS = frozenset({int, float, bool})
-_CONTAINERS = 64  # numbered containers that are remembered
-_STRAY = 8  # elements of a changed list that are looked for elsewhere in the list before
-
-_state = attrgetter("__class__", "__dict__", "__pydantic_extra__")
-
-
-class Is:
-    """A leaf's place in a copy: equal to that object, or to a number of the same type and value."""
-
-    __slots__ = ("leaf",)
-
-    def __init__(self, leaf: object) -> None:
-        self.leaf = leaf
-
-    def __eq__(self, other: object) -> bool:
-        leaf = self.leaf
-        if other is leaf:
-            return True
-        kind = type(leaf)
-        if kind is not type(other) or kind not in _NUMBERS or other != leaf:
-            return False
-        return kind is not float or repr(other) == repr(leaf)  # -0.0 == 0.0
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-class _Never:
-    """The copy of what may change without a trace: it is frozen anew each time."""
-
-    def __eq__(self, other: object) -> bool:
-        return False
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-NEVER = _Never()
-
-
-class Scalars(list[Any]):
-    """The copy of a long list of scalars: `Is` for all of them at once."""
-
-    def __eq__(self, other: object) -> bool:
-        if type(other) is not list or len(self) != len(other):
-            return False
-        if all(map(is_, self, other)):
-            return True
-        if list(map(type, self)) != list(map(type, other)) or not list.__eq__(self, other):
-            return False
-        return array("d", filter(_is_float, self)).tobytes() == array("d", filter(_is_float, other)).tobytes()
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-class Item:
-    """A message or a large value: written once, then a number.
-
-    Attributes:
-        kind: "message" or "value": the record type.
-        tree: What is written: a part. None if the item was read from the log; `copy` tells it then.
-        copy: The value to compare with.
-        number: Its number in the session, once it is written; None before.
-        session: The token of the session generation that the number belongs to.
-    """
-
-    __slots__ = ("copy", "kind", "number", "session", "tree")
-
-    def __init__(self, kind: str, tree: Any, copy: Any) -> None:
-        self.kind = kind
-        self.tree = tree
-        self.copy = copy
-        self.number: int | None = None
-        self.session: object = None
-
-
-class View(NamedTuple):
-    """A list's elements as lists that compare in C: their types, what they are or hold, and messages' extra fields."""
-
-    kinds: list[type]
-    states: list[Any]
-    extras: list[Any]
-
-
-class ListPart:
-    """A list whose elements are numbered, and where its elements stand in the list before.
-
-    Attributes:
-        parts: The elements' parts.
-        view: What to compare with.
-        before: The part written for this place before, until this one is written.
-        runs: For each run of elements: (begin in `before`, length), or (-1, length) for new ones.
-        ranges: The numbers, once written: [first, last], both included, or a number whose list is spliced in.
-        session: As in `Item`.
-    """
-
-    __slots__ = ("before", "parts", "ranges", "runs", "session", "view")
-
-    def __init__(self, parts: list[Any], view: View) -> None:
-        self.parts = parts
-        self.view = view
-        self.before: ListPart | None = None
-        self.runs: list[tuple[int, int]] = [(-1, len(parts))] if parts else []
-        self.ranges: list[Any] | None = None
-        self.session: object = None
-
-
-    @property
-    def copy(self) -> Any:
-        """The list's copy, where it stands in another container; of messages a view is taken, not a copy."""
-        return NEVER if any(k in messages.KNOWN for k in set(self.view.kinds)) else self.view.states
-
-
-class DictPart:
-    """A dict whose values are parts.
-
-    Attributes:
-        parts: The values' parts.
-        copies: The values' copies.
-        large: Whether it is written as numbered entries; if not, where it stands.
-        count: How many entries its ranges hold, outdated ones among them.
-        before: The part written for this place before, until this one is written.
-        ranges: The entries' numbers, once written.
-        session: As in `Item`.
-    """
-
-    __slots__ = ("before", "copies", "count", "large", "parts", "ranges", "session")
-
-    def __init__(self, parts: dict[str, Any], copies: dict[str, Any], *, large: bool) -> None:
-        self.parts = parts
-        self.copies = copies
-        self.large = large
-        self.count = 0
-        self.before: DictPart | None = None
-        self.ranges: list[Any] | None = None
-        self.session: object = None
-
-
-class Known:
-    """Items by the identity of the live object: finds a message again that put_writes stored before put.
-
-    A match is confirmed by content, so an identity that was given to another object is no danger. Of two
-    generations the older is dropped when the younger is full, which bounds what is kept alive.
-    """
-
-    def __init__(self, items: int = 4096, size: int = 32 << 20) -> None:
-        self._limits = items, size
-        self._young: dict[int, Item] = {}
-        self._old: dict[int, Item] = {}
-        self._containers: dict[int, ListPart | DictPart] = {}
-        self._size = 0
-
-    def find(self, value: Any, look: Any) -> Item | None:
-        """The item that was written for this object, if the object still is what it was."""
-        item = self.last(value)
-        return item if item is not None and item.copy == look else None
-
-    def last(self, value: Any) -> Item | None:
-        """The item that was last written for this object, whatever the object is now."""
-        return self._young.get(id(value)) or self._old.get(id(value))
-
-    def add(self, value: Any, item: Item, size: int) -> None:
-        """Remember an object's item; `size` is the text's, about."""
-        if len(self._young) >= self._limits[0] or self._size >= self._limits[1]:
-            self._old, self._young, self._size = self._young, {}, 0
-        self._young[id(value)] = item
-        self._size += size
-
-    def find_container(self, key: object) -> ListPart | DictPart | None:
-        """The last numbered container with this key: a dict, or a list's first element.
-
-        It is only what to compare with first: a state that is a channel's value, a write and a `Send`'s argument
-        is then written once.
-        """
-        return self._containers.get(id(key))
-
-    def add_container(self, key: object, part: ListPart | DictPart) -> None:
-        """Remember a numbered container by its key."""
-        if len(self._containers) >= _CONTAINERS:
-            self._containers.clear()
-        self._containers[id(key)] = part
-
-
-def look(value: Any) -> Any:
-    """What of a live value a copy is compared with."""
-    return _state(value) if type(value) in messages.KNOWN else value
 
 
 class Freezer:
@@ -267,17 +87,17 @@ class Freezer:
         if item is None:
             item = Item("value", value, value)
             self._known.add(value, item, size)
-        return item, value, _REFERENCE
+        return item, value, REFERENCE
 
     def _message(self, value: BaseMessage) -> tuple[Any, Any, int]:
         known = type(value) in messages.KNOWN
-        item = self._known.find(value, _state(value)) if known else None
+        item = self._known.find(value, look(value)) if known else None
         if item is None:
             item, size = self._new_message(value) if known else (None, 0)
             if item is None:
                 item = Item("message", self._serde(value), NEVER)
             self._known.add(value, item, size)
-        return item, item.copy, _REFERENCE
+        return item, item.copy, REFERENCE
 
     def _new_message(self, value: BaseMessage) -> tuple[Item | None, int]:
         # One look: the fields are copied before anything is asked of them.
@@ -309,7 +129,12 @@ class Freezer:
             return None
         known = old.copy[1]
         changed = [name for name in fields if name not in known or known[name] != fields[name]]
-        if old.copy[0] != cls or (old.copy[2] or {}) != extra or fields.keys() != known.keys() or "content" in changed:
+        if (
+            old.copy[0] != cls
+            or (old.copy[2] or {}) != extra
+            or fields.keys() != known.keys()
+            or "content" in changed
+        ):
             return None
         tree: dict[str, Any] = {"like": old}
         copies = dict(known)
@@ -350,7 +175,7 @@ class Freezer:
         for key, member in value.items():
             seen = old_parts.get(key, NEVER)
             if seen is not NEVER and old_copies[key] == look(member):
-                part, copy, n = seen, old_copies[key], _size(seen)
+                part, copy, n = seen, old_copies[key], size_of(seen)
             else:
                 part, copy, n = self.freeze(member, seen)
             parts[key], copies[key] = part, copy
@@ -358,14 +183,14 @@ class Freezer:
             plain = plain and is_plain(part)
             size += n + len(key) + 4
         if old is not None and same == len(parts) == len(old_parts) and list(parts) == list(old_parts):
-            return old, old.copies, _size(old)
+            return old, old.copies, size_of(old)
         if size < large and plain:
             return parts, copies, size
         made = DictPart(parts, copies, large=size >= large)
         if made.large:
             made.before = old if old is not None and old.large else None
             self._known.add_container(live, made)
-        return made, copies, _size(made) if made.large else size
+        return made, copies, size_of(made) if made.large else size
 
     def _list(self, value: list[Any], before: Any) -> tuple[Any, Any, int]:
         value = value[:]  # one look: another thread may append meanwhile
@@ -377,9 +202,9 @@ class Freezer:
         if type(old) is not ListPart or type(old.view.states) is Scalars or 2 * len(value) < len(old.parts):
             old = None  # nothing to compare with, or a few elements that are found one by one
         view = view_of(value)
-        runs = _runs(old.view, view) if old is not None else [(-1, len(value))]
+        runs = runs_of(old.view, view) if old is not None else [(-1, len(value))]
         if old is not None and runs == [(0, len(old.parts))] and len(value) == len(old.parts):
-            return old, old.copy, _REFERENCE
+            return old, old.copy, REFERENCE
         parts: list[Any] = []
         copies: list[Any] = []
         size, plain = 2, True
@@ -400,7 +225,7 @@ class Freezer:
         made = ListPart(parts, kept_view(view, copies))
         made.before, made.runs = old, runs
         self._known.add_container(value[0], made)
-        return made, made.copy, _REFERENCE
+        return made, made.copy, REFERENCE
 
     def _extend(self, value: list[Any], old: ListPart, scalars: tuple[Any, Any, int]) -> tuple[Any, Any, int]:
         """A long list of scalars whose place holds a numbered list: only what was appended is new."""
@@ -408,7 +233,7 @@ class Freezer:
         if kept > len(value) or Scalars(old.parts) != value[:kept]:
             return scalars
         if kept == len(value):
-            return old, old.copy, _REFERENCE
+            return old, old.copy, REFERENCE
         made = scalars[0]
         made.before, made.runs = old, [(0, kept), (-1, len(value) - kept)]
         return scalars
@@ -418,13 +243,13 @@ class Freezer:
         if type(element) in (dict, list):
             item = self._known.find(element, element)
             if item is not None:
-                return item, item.copy, _REFERENCE
+                return item, item.copy, REFERENCE
         part, copy, size = self.freeze(element)
         if size < _WORTH_FINDING or type(part) is Item:
             return part, copy, size
         item = Item("value", part, copy)
         self._known.add(element, item, size)
-        return item, copy, _REFERENCE
+        return item, copy, REFERENCE
 
     def _tagged(self, value: Any) -> tuple[Any, Any, int]:
         rule = types.TAG.get(type(value), types.tag_numpy)
@@ -434,77 +259,14 @@ class Freezer:
             fixed = type(value) in types.FIXED
             return part, Is(value) if fixed else NEVER, size
         tree = self._serde(value)
-        size = len(tree["$serde"][1]) + 30 if type(tree) is dict else _size(tree)
+        size = len(tree["$serde"][1]) + 30 if type(tree) is dict else size_of(tree)
         return (Item("value", tree, NEVER) if size >= LARGE else tree), NEVER, min(size, LARGE)
 
     def _tag(self, tag: str, payload: Any) -> tuple[Any, Any, int]:
         part, _, size = self.freeze(payload) if type(payload) is not str else (payload, None, len(payload))
         tree = {tag: part}
         size += len(tag) + 5
-        return (Item("value", tree, NEVER), NEVER, _REFERENCE) if size >= LARGE else (tree, NEVER, size)
-
-
-def view_of(value: list[Any]) -> View:
-    """What of a live list its copies are compared with."""
-    kinds = list(map(type, value))
-    if messages.KNOWN.issuperset(kinds):
-        return View(kinds, [v.__dict__ for v in value], [v.__pydantic_extra__ for v in value])
-    known = messages.KNOWN
-    return View(
-        kinds,
-        [v.__dict__ if k in known else v for k, v in zip(kinds, value, strict=True)],
-        [v.__pydantic_extra__ if k in known else None for k, v in zip(kinds, value, strict=True)],
-    )
-
-
-def kept_view(view: View, copies: list[Any]) -> View:
-    """The view of a list that is to be kept, made of its elements' copies."""
-    extras = [dict(e) if e else e for e in view.extras]
-    states = [c[1] if type(c) is tuple else c for c in copies]
-    return View(view.kinds, states, extras)
-
-
-def _runs(old: View, new: View) -> list[tuple[int, int]]:
-    """How a list is made of the one before: (begin, length) of each run that was there, (-1, length) for what is new."""
-    both = min(len(old.kinds), len(new.kinds))
-    if all(o[:both] == n[:both] for o, n in zip(old, new, strict=True)):
-        rest = len(new.kinds) - both
-        return [(0, both)] * bool(both) + [(-1, rest)] * bool(rest)
-    return [*_merged(_stretches(old, new))]
-
-
-def _stretches(before: View, after: View) -> Iterator[tuple[int, int]]:
-    olds, news = list(zip(*before, strict=True)), list(zip(*after, strict=True))
-    old, new, strays = 0, 0, 0
-    while new < len(news):
-        if old < len(olds) and olds[old] == news[new]:
-            yield old, 1
-            old, new = old + 1, new + 1
-            continue
-        at = None
-        if old < len(olds) and strays < _STRAY:
-            strays += 1
-            at = next((i for i in range(old + 1, len(olds)) if olds[i] == news[new]), None)
-        if at is None:
-            yield -1, 1
-            # Changed in place, or put in between? The next one tells.
-            follows = new + 1 < len(news) and old + 1 < len(olds) and olds[old + 1] == news[new + 1]
-            old, new = old + follows, new + 1
-        else:
-            old = at
-
-
-def _merged(stretches: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    begin, length = 0, 0
-    for at, n in stretches:
-        if length and (at == begin + length if begin >= 0 else at < 0):
-            length += n
-            continue
-        if length:
-            yield begin, length
-        begin, length = at, n
-    if length:
-        yield begin, length
+        return (Item("value", tree, NEVER), NEVER, REFERENCE) if size >= LARGE else (tree, NEVER, size)
 
 
 def _scalars(value: list[Any]) -> tuple[Any, Any, int] | None:
@@ -517,31 +279,8 @@ def _scalars(value: list[Any]) -> tuple[Any, Any, int] | None:
     if int in kinds and not all(-_INT64 <= v < _INT64 for v in value if type(v) is int):
         return None
     made = ListPart(value, View(list(map(type, value)), Scalars(value), []))
-    return made, made.view.states, _REFERENCE
-
-
-def _is_float(value: Any) -> bool:
-    return type(value) is float
+    return made, made.view.states, REFERENCE
 
 
 def _looks_like_a_tag(value: dict[str, Any]) -> bool:
     return len(value) == 1 and next(iter(value)).startswith("$")
-
-
-def is_plain(part: Any) -> bool:
-    """Whether a part is a scalar or a plain JSON tree."""
-    return type(part) not in (Item, ListPart, DictPart)
-
-
-def _size(part: Any) -> int:
-    """A stored part's text, about."""
-    kind = type(part)
-    if kind is str:
-        return len(part) + 2
-    if kind is DictPart:
-        return _REFERENCE if part.large else 2 + sum(_size(p) + len(k) + 4 for k, p in part.parts.items())
-    if kind is dict:
-        return 2 + sum(_size(p) + len(k) + 4 for k, p in part.items())
-    if kind is list:
-        return 2 + sum(_size(p) + 1 for p in part)
-    return _REFERENCE

@@ -10,10 +10,12 @@ their default.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core import messages
-from langchain_core.messages import BaseMessage
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
 
 CLASSES: dict[str, type[BaseMessage]] = {
     name: getattr(messages, name)

@@ -25,8 +25,6 @@ class Stem:
         self.count = count
 
 
-
-
 def add(ranges: list[Range], first: int, last: int) -> None:
     """Append numbers `first` to `last`."""
     end = ranges[-1] if ranges else None

@@ -9,7 +9,8 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.values.book import Book
-from langgraph_jsonl_checkpoint.values.freeze import Freezer, Known
+from langgraph_jsonl_checkpoint.values.freeze import Freezer
+from langgraph_jsonl_checkpoint.values.known import Known
 from langgraph_jsonl_checkpoint.values.seal import Serde
 from langgraph_jsonl_checkpoint.values.thaw import Thawer
 
@@ -57,6 +58,7 @@ class TypedSerializer(JsonPlusSerializer):
             return super().loads_typed(data)
         stored = msgspec.json.decode(data[1], type=_Stored)
         book = Book()
-        for record in sorted([*stored.messages, *stored.values], key=lambda r: r.n):
+        items: list[records.Message | records.Value] = [*stored.messages, *stored.values]
+        for record in sorted(items, key=lambda r: r.n):
             book.add(record)
         return Thawer(book, Serde(self, "", seals=False)).value(stored.value)

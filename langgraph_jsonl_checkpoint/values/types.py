@@ -14,7 +14,7 @@ import sys
 import uuid
 import zoneinfo
 from collections import Counter, OrderedDict, defaultdict, deque
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -68,17 +68,17 @@ def untag_bytes(text: str) -> bytes:
 def _zoned(moment: datetime | time) -> Tagged:
     tag = "$datetime" if type(moment) is datetime else "$time"
     zone = moment.tzinfo
-    if not moment.fold and (zone is None or zone is timezone.utc):
+    if not moment.fold and (zone is None or zone is UTC):
         return tag, moment.isoformat()
     return tag, [moment.replace(tzinfo=None, fold=0).isoformat(), zone, moment.fold]
 
 
-def _unzoned(cls: type[datetime] | type[time]) -> Callable[[Any], datetime | time]:
+def _unzoned(cls: type[datetime | time]) -> Callable[[Any], datetime | time]:
     def build(payload: Any) -> datetime | time:
         if type(payload) is str:
             moment = cls.fromisoformat(payload)
             # fromisoformat makes UTC of "+00:00", which is the one offset written here.
-            return moment if moment.tzinfo is None else moment.replace(tzinfo=timezone.utc)
+            return moment if moment.tzinfo is None else moment.replace(tzinfo=UTC)
         text, zone, fold = payload
         return cls.fromisoformat(text).replace(tzinfo=zone, fold=fold)
 
@@ -164,6 +164,18 @@ FIXED = frozenset(TAG) - {
 }
 """Types whose values never change and hold nothing that does."""
 
+
+def _unnumpy(payload: Any) -> Any:
+    import numpy as np  # noqa: PLC0415 - optional; only a log that holds an array needs it
+
+    name, shape, order, text = payload
+    dtype = np.dtype(name)
+    if dtype.kind not in _NUMPY_KINDS:
+        raise ValueError(f"an array of {name} is never stored")
+    flat = np.frombuffer(untag_bytes(text), dtype=dtype)
+    return flat[0] if shape is None else flat.reshape(shape, order=order).copy(order)
+
+
 UNTAG: dict[str, Callable[[Any], Any]] = {
     "$tuple": tuple,
     "$set": set,
@@ -187,13 +199,13 @@ UNTAG: dict[str, Callable[[Any], Any]] = {
     "$time": _unzoned(time),
     "$date": date.fromisoformat,
     "$timedelta": lambda p: timedelta(*p),
-    "$timezone": lambda p: timezone(*p) if p != [timedelta(0)] else timezone.utc,
+    "$timezone": lambda p: timezone(*p) if p != [timedelta(0)] else UTC,
     "$zone": zoneinfo.ZoneInfo,
     "$uuid": uuid.UUID,
     "$regex": lambda p: re.compile(*p),
     "$path": lambda p: _PATHS[p[0]](p[1]),
     "$ip": lambda p: _ADDRESSES[p[0]](p[1]),
-    "$numpy": lambda p: _unnumpy(p),
+    "$numpy": _unnumpy,
     "$send": _unsend,
     "$interrupt": _uninterrupt,
     "$command": _uncommand,
@@ -217,14 +229,3 @@ def tag_numpy(value: Any) -> Tagged | None:
         return "$numpy", [value.dtype.str, None, "C", tag_bytes(value.tobytes())]
     order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
     return "$numpy", [value.dtype.str, list(value.shape), order, tag_bytes(value.tobytes(order))]
-
-
-def _unnumpy(payload: Any) -> Any:
-    import numpy as np  # noqa: PLC0415 - optional; only a log that holds an array needs it
-
-    name, shape, order, text = payload
-    dtype = np.dtype(name)
-    if dtype.kind not in _NUMPY_KINDS:
-        raise ValueError(f"an array of {name} is never stored")
-    flat = np.frombuffer(untag_bytes(text), dtype=dtype)
-    return flat[0] if shape is None else flat.reshape(shape, order=order).copy(order)

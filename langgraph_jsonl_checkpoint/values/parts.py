@@ -1,0 +1,202 @@
+"""What a frozen value is made of, and what it is compared with.
+
+A frozen value is a *part*, which shares the leaves (strings, numbers) of the live value and none of its containers:
+
+- a scalar, or a plain JSON tree, for what is small;
+- an `Item` for a message or a large value, which will be written once and has a number from then on;
+- a `ListPart` or `DictPart` for a container of such, which knows what it has in common with the part that was written
+  for the same place before.
+
+Beside each part stands a *copy*: the value again, in the shape that lets `copy == look(value)` tell, mostly in C and
+by comparing pointers, whether a live value still is what was written. Numbers compare with their type (`1 == True` must
+not pass), and what cannot be compared never equals.
+"""
+
+from __future__ import annotations
+
+from array import array
+from operator import attrgetter, is_
+from typing import Any, NamedTuple
+
+from langgraph_jsonl_checkpoint.values import messages
+
+REFERENCE = 14  # bytes of a reference's text, about
+_NUMBERS = frozenset({int, float, bool})
+_state = attrgetter("__class__", "__dict__", "__pydantic_extra__")
+
+
+class Is:
+    """A leaf's place in a copy: equal to that object, or to a number of the same type and value."""
+
+    __slots__ = ("leaf",)
+
+    def __init__(self, leaf: object) -> None:
+        self.leaf = leaf
+
+    def __eq__(self, other: object) -> bool:
+        leaf = self.leaf
+        if other is leaf:
+            return True
+        kind = type(leaf)
+        if kind is not type(other) or kind not in _NUMBERS or other != leaf:
+            return False
+        return kind is not float or repr(other) == repr(leaf)  # -0.0 == 0.0
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class _Never:
+    """The copy of what may change without a trace: it is frozen anew each time."""
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+NEVER = _Never()
+
+
+class Scalars(list[Any]):
+    """The copy of a long list of scalars: `Is` for all of them at once."""
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not list or len(self) != len(other):
+            return False
+        if all(map(is_, self, other)):
+            return True
+        if list(map(type, self)) != list(map(type, other)) or not list.__eq__(self, other):
+            return False
+        return array("d", filter(_is_float, self)).tobytes() == array("d", filter(_is_float, other)).tobytes()
+
+    __hash__ = None
+
+
+class Item:
+    """A message or a large value: written once, then a number.
+
+    Attributes:
+        kind: "message" or "value": the record type.
+        tree: What is written: a part. None if the item was read from the log; `copy` tells it then.
+        copy: The value to compare with.
+        number: Its number in the session, once it is written; None before.
+        session: The token of the session generation that the number belongs to.
+    """
+
+    __slots__ = ("copy", "kind", "number", "session", "tree")
+
+    def __init__(self, kind: str, tree: Any, copy: Any) -> None:
+        self.kind = kind
+        self.tree = tree
+        self.copy = copy
+        self.number: int | None = None
+        self.session: object = None
+
+
+class View(NamedTuple):
+    """A list's elements as lists that compare in C: types, what they are or hold, and messages' extra fields."""
+
+    kinds: list[type]
+    states: list[Any]
+    extras: list[Any]
+
+
+class ListPart:
+    """A list whose elements are numbered, and where its elements stand in the list before.
+
+    Attributes:
+        parts: The elements' parts.
+        view: What to compare with.
+        before: The part written for this place before, until this one is written.
+        runs: For each run of elements: (begin in `before`, length), or (-1, length) for new ones.
+        ranges: The numbers, once written: [first, last], both included, or a number whose list is spliced in.
+        session: As in `Item`.
+    """
+
+    __slots__ = ("before", "parts", "ranges", "runs", "session", "view")
+
+    def __init__(self, parts: list[Any], view: View) -> None:
+        self.parts = parts
+        self.view = view
+        self.before: ListPart | None = None
+        self.runs: list[tuple[int, int]] = [(-1, len(parts))] if parts else []
+        self.ranges: list[Any] | None = None
+        self.session: object = None
+
+    @property
+    def copy(self) -> Any:
+        """The list's copy, where it stands in another container; of messages a view is taken, not a copy."""
+        return NEVER if any(k in messages.KNOWN for k in set(self.view.kinds)) else self.view.states
+
+
+class DictPart:
+    """A dict whose values are parts.
+
+    Attributes:
+        parts: The values' parts.
+        copies: The values' copies.
+        large: Whether it is written as numbered entries; if not, where it stands.
+        count: How many entries its ranges hold, outdated ones among them.
+        before: The part written for this place before, until this one is written.
+        ranges: The entries' numbers, once written.
+        session: As in `Item`.
+    """
+
+    __slots__ = ("before", "copies", "count", "large", "parts", "ranges", "session")
+
+    def __init__(self, parts: dict[str, Any], copies: dict[str, Any], *, large: bool) -> None:
+        self.parts = parts
+        self.copies = copies
+        self.large = large
+        self.count = 0
+        self.before: DictPart | None = None
+        self.ranges: list[Any] | None = None
+        self.session: object = None
+
+
+def look(value: Any) -> Any:
+    """What of a live value a copy is compared with."""
+    return _state(value) if type(value) in messages.KNOWN else value
+
+
+def view_of(value: list[Any]) -> View:
+    """What of a live list its copies are compared with."""
+    kinds = list(map(type, value))
+    if messages.KNOWN.issuperset(kinds):
+        return View(kinds, [v.__dict__ for v in value], [v.__pydantic_extra__ for v in value])
+    known = messages.KNOWN
+    return View(
+        kinds,
+        [v.__dict__ if k in known else v for k, v in zip(kinds, value, strict=True)],
+        [v.__pydantic_extra__ if k in known else None for k, v in zip(kinds, value, strict=True)],
+    )
+
+
+def kept_view(view: View, copies: list[Any]) -> View:
+    """The view of a list that is to be kept, made of its elements' copies."""
+    extras = [dict(e) if e else e for e in view.extras]
+    states = [c[1] if type(c) is tuple else c for c in copies]
+    return View(view.kinds, states, extras)
+
+
+def is_plain(part: Any) -> bool:
+    """Whether a part is a scalar or a plain JSON tree."""
+    return type(part) not in (Item, ListPart, DictPart)
+
+
+def size_of(part: Any) -> int:
+    """A stored part's text, about."""
+    kind = type(part)
+    if kind is str:
+        return len(part) + 2
+    if kind is DictPart:
+        return REFERENCE if part.large else 2 + sum(size_of(p) + len(k) + 4 for k, p in part.parts.items())
+    if kind is dict:
+        return 2 + sum(size_of(p) + len(k) + 4 for k, p in part.items())
+    if kind is list:
+        return 2 + sum(size_of(p) + 1 for p in part)
+    return REFERENCE
+
+
+def _is_float(value: Any) -> bool:
+    return type(value) is float

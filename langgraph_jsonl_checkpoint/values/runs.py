@@ -1,0 +1,55 @@
+"""How a list is made of the one that was written before it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from langgraph_jsonl_checkpoint.values.parts import View
+
+_STRAY = 8  # elements that are looked for elsewhere in the list before
+
+
+def runs_of(old: View, new: View) -> list[tuple[int, int]]:
+    """A list in terms of the one before: (begin, length) of each run that was there, (-1, length) for what is new."""
+    both = min(len(old.kinds), len(new.kinds))
+    if all(o[:both] == n[:both] for o, n in zip(old, new, strict=True)):
+        rest = len(new.kinds) - both
+        return [(0, both)] * bool(both) + [(-1, rest)] * bool(rest)
+    return [*_merged(_stretches(old, new))]
+
+
+def _stretches(before: View, after: View) -> Iterator[tuple[int, int]]:
+    olds, news = list(zip(*before, strict=True)), list(zip(*after, strict=True))
+    old, new, strays = 0, 0, 0
+    while new < len(news):
+        if old < len(olds) and olds[old] == news[new]:
+            yield old, 1
+            old, new = old + 1, new + 1
+            continue
+        at = None
+        if old < len(olds) and strays < _STRAY:
+            strays += 1
+            at = next((i for i in range(old + 1, len(olds)) if olds[i] == news[new]), None)
+        if at is None:
+            yield -1, 1
+            # Changed in place, or put in between? The next one tells.
+            follows = new + 1 < len(news) and old + 1 < len(olds) and olds[old + 1] == news[new + 1]
+            old, new = old + follows, new + 1
+        else:
+            old = at
+
+
+def _merged(stretches: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    begin, length = 0, 0
+    for at, n in stretches:
+        if length and (at == begin + length if begin >= 0 else at < 0):
+            length += n
+            continue
+        if length:
+            yield begin, length
+        begin, length = at, n
+    if length:
+        yield begin, length
