@@ -85,8 +85,8 @@ class Checkpoint(Record, kw_only=True):
     parent: Any = None
     step: int | None = None
     source: str | None = None
-    next: list[Any] = []
-    changed: list[Any] = []
+    next: list[Any]
+    changed: list[Any]
     created: Any = msgspec.UNSET
     v: Any = msgspec.UNSET
     channels: msgspec.Raw

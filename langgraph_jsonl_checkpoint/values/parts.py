@@ -8,8 +8,8 @@ A frozen value is a *part*, which shares the leaves (strings, numbers) of the li
   for the same place before.
 
 Beside each part stands a *copy*: the value again, in the shape that lets `copy == look(value)` tell, mostly in C and
-by comparing pointers, whether a live value still is what was written. Numbers compare with their type (`1 == True` must
-not pass), and what cannot be compared never equals.
+by comparing pointers, whether a live value still is what was written. Numbers compare with their type (`1 == True`
+must not pass), and what cannot be compared never equals.
 """
 
 from __future__ import annotations
