@@ -62,17 +62,28 @@ class Shadow(NamedTuple):
 
 
 class Session:
-    """A session, and the lock under which all but `known` and `shadows` is touched."""
+    """A session, and the lock under which all but `known` and `shadows` is touched.
 
-    def __init__(self, identity: Identity, *, forked_from: Any = None) -> None:
+    Attributes:
+        lock: The lock.
+        used: When it was last asked for, as a count.
+        known: What was frozen lately.
+        shadows: By namespace, what the last checkpoint was written from.
+        checkpoints: The fold of its checkpoints and pending writes.
+        book: Its numbered messages and values.
+        header: Its header; None if it has no log.
+        identity: Which session it is.
+    """
+
+    def __init__(self, identity: Identity) -> None:
         self.lock = threading.RLock()
+        self.used = 0
         self.known = Known()
         self.shadows: dict[str, Shadow] = {}
         self.checkpoints = Checkpoints()
         self.book = Book()
         self.header: records.Session | None = None
         self.identity = identity
-        self._forked_from = forked_from
         self._file: local.LogFile | None = None
         self._position = journal.Position()
         self._writers: set[str] = set()
@@ -296,7 +307,6 @@ class Session:
             version=records.VERSION,
             thread_id=tag_text(self.identity.thread_id),
             workspace=tag_text(self.identity.workspace),
-            forked_from=self._forked_from,
         )
         everything = [self._opening(None), *page.records, *made]
         first, position = journal.commit(journal.Position(), self._lines(0, [header]))
@@ -304,7 +314,8 @@ class Session:
         try:
             local.create(self.identity.path, first + frame, sync=sync is not None)
             self._file = local.LogFile(self.identity.path)
-        except FileExistsError:
+        except (FileExistsError, FileNotFoundError):
+            # Another writer was faster; or another process deleted the thread, and its directory under our hands.
             page.drop()
             return False
         except BaseException as error:

@@ -44,7 +44,6 @@ class Sessions:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._open: dict[str, Session] = {}
-        self._used: dict[str, int] = {}
         self._clock = itertools.count()
         self._versions = itertools.count()
         self._deleted: dict[str, tuple[str, frozenset[str]]] = {}
@@ -68,7 +67,7 @@ class Sessions:
         if session is None:
             identity = Identity(self.path(thread_id), thread_id, self.workspace, self.writer)
             session = self._open.setdefault(thread_id, Session(identity))
-        self._used[thread_id] = next(self._clock)
+        session.used = next(self._clock)
         return session
 
     @contextlib.contextmanager
@@ -123,14 +122,13 @@ class Sessions:
         if len(self._open) <= self._max_open:
             return
         with self._lock:
-            for thread_id in sorted(self._open, key=lambda t: self._used.get(t, 0)):
+            for thread_id in sorted(self._open, key=lambda t: self._open[t].used):
                 if len(self._open) <= self._max_open:
                     return
                 session = self._open[thread_id]
                 if session.lock.acquire(blocking=False):  # one in use is no candidate
                     try:
                         self._open.pop(thread_id, None)
-                        self._used.pop(thread_id, None)
                         session.forget()
                     finally:
                         session.lock.release()

@@ -108,10 +108,14 @@ def prune(sessions: Sessions, serde: Callable[[str], Serde], thread_id: str) -> 
 
 def delete_for_runs(sessions: Sessions, serde: Callable[[str], Serde], run_ids: Collection[str]) -> None:
     """Delete what these runs stored, in every thread."""
+    errors: list[SessionError] = []
     for _, thread_id in list(sessions.thread_ids()):
-        _rewrite(
-            sessions, serde, thread_id, "delete_for_runs", lambda fold, thaw: retention.runs(fold, thaw, run_ids)
-        )
+        try:
+            _rewrite(sessions, serde, thread_id, "delete_for_runs", lambda f, t: retention.runs(f, t, run_ids))
+        except SessionError as error:
+            errors.append(error)  # the other threads first
+    if errors:
+        raise errors[0]
 
 
 def _rewrite(

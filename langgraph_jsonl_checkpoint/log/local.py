@@ -10,7 +10,6 @@ import contextlib
 import errno
 import os
 import secrets
-import shutil
 from typing import TYPE_CHECKING
 
 from filelock import lock_descriptor, unlock_descriptor
@@ -175,12 +174,21 @@ def replace(path: str, data: bytes) -> None:
 def delete(path: str) -> None:
     """Delete a log and all that lies beside it."""
     directory = os.path.dirname(path)
-    # The log first: whatever a crash leaves behind, the thread is gone.
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
-    shutil.rmtree(directory, ignore_errors=True)
-    with contextlib.suppress(FileNotFoundError):
-        sync_directory(os.path.dirname(directory))
+    try:
+        beside = [name for name in os.listdir(directory) if name != LOG]
+    except FileNotFoundError:
+        return
+    # The log first: whatever a crash leaves behind, the thread is gone. Then only what was there before: another
+    # process may be creating the thread anew.
+    for name in (LOG, *beside):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(directory, name))
+    try:
+        os.rmdir(directory)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
+            raise
+    sync_directory(os.path.dirname(directory))
 
 
 def sync_directory(path: str) -> None:
