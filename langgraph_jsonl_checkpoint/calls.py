@@ -19,7 +19,7 @@ from langgraph_jsonl_checkpoint.values.freeze import LARGE_FIELD, Freezer
 from langgraph_jsonl_checkpoint.values.types import tag_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
 
@@ -54,7 +54,7 @@ class PutCall:
         self._changed = list(changed)
         self._next = upstream.next_nodes(checkpoint)
         # Metadata is JSON in every saver, so its tuples come back as lists.
-        told = _listed(get_checkpoint_metadata(config, metadata))  # type: ignore[arg-type]
+        told: dict[str, Any] = {**get_checkpoint_metadata(config, metadata)}  # type: ignore[arg-type]
         # The state transition stands in the clear, also where metadata is sealed.
         self._step = told.pop("step") if type(told.get("step")) is int else None
         self._source = told.pop("source") if type(told.get("source")) is str else None
@@ -66,15 +66,19 @@ class PutCall:
         freezer = Freezer(session.known, serde.tree)
         before = session.shadows.get(self.ns, Shadow())
 
-        def freeze(name: str, value: Mapping[str, Any], old: Any = None) -> Any:
-            return _freeze_each(freezer, dict(value), old, f"{name} of checkpoint {self.id!r}")
+        def freeze(name: str, value: Mapping[str, Any], old: Any = None, *, listed: bool = False) -> Any:
+            what = f"{name} of checkpoint {self.id!r}"
+            if listed:
+                value = {k: _named(_listed, v, f"{what}, key {k!r},") for k, v in value.items()}
+            # Names are strings, whatever subclass of them a graph was built with.
+            return _freeze_each(freezer, {str.__str__(k): v for k, v in value.items()}, old, what)
 
         self._shadow = Shadow(
             freeze("channel", checkpoint.get("channel_values", {}), before.channels),
             freeze("version", checkpoint.get("channel_versions", {}), before.versions),
             freeze("version seen", checkpoint.get("versions_seen", {}), before.seen),
         )
-        self._metadata = freeze("metadata", told)
+        self._metadata = freeze("metadata", told, listed=True)
         self._extra = freeze("field", rest) if rest else None
         self._completed = (
             self.ns == "" and self._source == "loop" and not self._next and upstream.is_compiled(checkpoint)
@@ -90,7 +94,7 @@ class PutCall:
             source=self._source and tag_text(self._source),
             next=[tag_text(n) for n in self._next],
             changed=[tag_text(c) for c in self._changed],
-            created=self._created,
+            created=tag_text(self._created) if isinstance(self._created, str) else self._created,
             v=self._v,
             channels=page.text(self._shadow.channels),
             versions=page.text(self._shadow.versions),
@@ -135,7 +139,8 @@ class WritesCall:
         channels = session.shadows.get(self.ns, Shadow()).channels
         before = getattr(channels, "parts", {})
         for i, (channel, value) in enumerate(writes):
-            part = _freeze_one(freezer, value, before.get(channel), f"write to {channel!r} of task {task_id!r}")
+            what = f"write to {channel!r} of task {task_id!r}"
+            part, _, _ = _named(freezer.freeze, value, what, before.get(channel))
             self._writes.append((upstream.index_of(channel, i), channel, part))
         self._reason, self._error = None, None
         if self.ns == "":
@@ -171,13 +176,14 @@ def _freeze_each(freezer: Freezer, values: dict[str, Any], before: Any, what: st
     except Exception:
         # Say which one it is.
         for name, value in values.items():
-            _freeze_one(freezer, value, None, f"{what} {name!r}" if what.startswith("meta") else f"{name!r}, {what},")
+            _named(freezer.freeze, value, f"{what}, key {name!r},")
         raise
 
 
-def _freeze_one(freezer: Freezer, value: Any, before: Any, what: str) -> Any:
+def _named(store: Callable[..., Any], value: Any, what: str, *more: Any) -> Any:
+    """What `store` makes of a value; if it cannot, an error that names the value's place."""
     try:
-        return freezer.freeze(value, before)[0]
+        return store(value, *more)
     except RecursionError:
         raise ValueEncodingError(
             f"{what} holds a value that is nested too deeply or contains itself; nothing was stored"

@@ -29,10 +29,11 @@ class CorruptSessionError(SessionError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return (
-            f"{self.path} is damaged at byte {self.offset}, record {self.seq}: {self.reason}. "
-            f"Everything before it is intact. Nothing was changed; restore the file from a backup, or keep "
-            f"its first {self.offset} bytes to go on from record {self.seq - 1}."
+        return f"{self.path} is damaged at byte {self.offset}, record {self.seq}: {self.reason}. " + (
+            f"Everything before it is intact. Nothing was changed; restore the file from a backup, or keep its "
+            f"first {self.offset} bytes to go on from record {self.seq - 1}."
+            if self.offset
+            else "Nothing was changed; restore the file from a backup."
         )
 
 

@@ -6,13 +6,14 @@ session gets folds of its own.
 
 from __future__ import annotations
 
+import pathlib
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from langgraph.checkpoint.base import CheckpointTuple
 
 from langgraph_jsonl_checkpoint.errors import CorruptSessionError
-from langgraph_jsonl_checkpoint.log import records
+from langgraph_jsonl_checkpoint.log import journal, records
 from langgraph_jsonl_checkpoint.session import Shadow
 from langgraph_jsonl_checkpoint.values.adopt import Adopter
 from langgraph_jsonl_checkpoint.values.thaw import BadTextError, Thawer
@@ -36,7 +37,7 @@ class Reader:
         self.thaw = Thawer(session.book, serde)
         self._identity = session.identity
         self._shadows = session.shadows
-        self._adopt = Adopter(session.book, serde).part
+        self._adopt = Adopter(session.book, serde, session.known).part
 
     def get(self, ns: str, checkpoint_id: str | None) -> CheckpointTuple | None:
         """A checkpoint, or a namespace's newest."""
@@ -44,12 +45,11 @@ class Reader:
         if record is None:
             return None
         found = self.tuple(ns, record, self.metadata(record))
-        if ns not in self._shadows:
-            # The run that begins here puts this state again, and more: what it shares with it is written already.
-            texts = record.channels, record.versions, record.seen
-            keys = "channel_values", "channel_versions", "versions_seen"
-            values: Any = found.checkpoint
-            self._shadows[ns] = Shadow(*(self._adopt(t, values[k]) for t, k in zip(texts, keys, strict=True)))
+        # The run that begins here puts this state again, and more: what it shares with it is written already.
+        texts = record.channels, record.versions, record.seen
+        keys = "channel_values", "channel_versions", "versions_seen"
+        values: Any = found.checkpoint
+        self._shadows[ns] = Shadow(*(self._adopt(t, values[k]) for t, k in zip(texts, keys, strict=True)))
         return found
 
     def list(
@@ -76,7 +76,7 @@ class Reader:
         }
         for key, told in (("v", record.v), ("ts", record.created), ("updated_channels", record.updated)):
             if told is not msgspec.UNSET:
-                checkpoint[key] = [untag_text(c) for c in told] if type(told) is list else told
+                checkpoint[key] = _untagged(told)
         if record.extra is not records.NO_TEXT:
             checkpoint |= value(record, record.extra)
         return CheckpointTuple(
@@ -126,9 +126,10 @@ class Reader:
         try:
             return self.thaw.value(text)
         except BadTextError as error:
-            raise CorruptSessionError(
-                self._identity.path, 0, 0, f"checkpoint {untag_text(record.id)!r} cannot be read: {error}"
-            ) from error
+            path, name = self._identity.path, untag_text(record.id)
+            seq = self.fold.seq(untag_text(record.ns), name)
+            offset = journal.offset_of(pathlib.Path(path).read_bytes(), seq)
+            raise CorruptSessionError(path, offset, seq, f"checkpoint {name!r} cannot be read: {error}") from error
 
     def _config(self, ns: str, checkpoint_id: str) -> RunnableConfig:
         return {
@@ -138,3 +139,9 @@ class Reader:
                 "checkpoint_id": checkpoint_id,
             }
         }
+
+
+def _untagged(told: Any) -> Any:
+    if type(told) is list:
+        return [untag_text(name) for name in told]
+    return untag_text(told) if type(told) in (str, dict) else told

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import os
 import pathlib
+from os import getcwd  # bound here: a saver may be made in an event loop that is watched for calls like abspath
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from langgraph.checkpoint.base import (
@@ -78,7 +79,8 @@ class JsonlSaver(BaseCheckpointSaver[Any]):
             raise ValueError(f"max_open is at least 1, not {max_open!r}")
         self._fsync = fsync
         # A clone that with_allowlist makes shares the sessions, and has a serde of its own.
-        self._sessions = Sessions(os.path.abspath(root), "default" if workspace is None else workspace, max_open)
+        where = os.path.normpath(os.path.join(getcwd(), root))
+        self._sessions = Sessions(where, "default" if workspace is None else workspace, max_open)
 
     @classmethod
     def from_conn_string(cls, conn_string: str | os.PathLike[str], **options: Any) -> Self:

@@ -197,7 +197,7 @@ class Session:
                 elif isinstance(record, records.Open):
                     self._writers.add(record.writer)
                 elif record is not None:
-                    self.checkpoints.apply(record)
+                    self.checkpoints.apply(record, seq)
             except LookupError:
                 raise UnsupportedVersionError(
                     f"{self.identity.path} holds a record of type {line.kind!r} (seq {seq}) that this version does "
@@ -379,8 +379,8 @@ class Session:
 
     def _believe(self, page: Page, everything: list[records.Record], after: journal.Position) -> None:
         page.keep()
-        for record in everything:
-            self.checkpoints.apply(record)
+        for seq, record in enumerate(everything, after.seq - len(everything)):
+            self.checkpoints.apply(record, seq)
         self._writers.add(self.identity.writer)
         self._position = after
 

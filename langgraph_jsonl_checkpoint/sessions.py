@@ -112,6 +112,7 @@ class Sessions:
 
     def close(self) -> None:
         """Close every session; later calls raise."""
+        self._after_fork()
         self._closed = True
         while self._open:
             _, session = self._open.popitem()

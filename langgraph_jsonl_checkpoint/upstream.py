@@ -48,7 +48,7 @@ def next_nodes(checkpoint: Mapping[str, Any]) -> list[str]:
 
     def lead_to(node: str, channel: str) -> None:
         before = seen.get(node, {}).get(channel)
-        if channel in values and channel in versions and (before is None or versions[channel] > before):
+        if channel in values and channel in versions and _newer(versions[channel], before):
             found[node] = None
 
     for channel, value in values.items():
@@ -77,9 +77,14 @@ def _triggered(channel: str, value: Any) -> str | None:
     return None
 
 
+def _newer(version: Any, seen: Any) -> bool:
+    # Versions of one thread are of one kind; others are not LangGraph's.
+    return bool(version > seen if type(version) is type(seen) and seen is not None else version != seen)
+
+
 def _waits(value: Any) -> bool:
     """Whether a channel is a deferred node's that still waits: (value, whether all others have finished)."""
-    return isinstance(value, tuple) and value[1:] == (False,)
+    return isinstance(value, tuple) and len(value) == 2 and value[1] is False  # noqa: PLR2004
 
 
 def delta_channels(metadata: Mapping[str, Any]) -> list[str]:

@@ -29,14 +29,16 @@ class Checkpoints:
     def __init__(self) -> None:
         self._checkpoints: dict[str, dict[str, records.Checkpoint]] = {}
         self._newest: dict[str, str] = {}
+        self._seqs: dict[tuple[str, str], int] = {}
         self._writes: dict[tuple[str, str], dict[tuple[str, int], Write]] = {}
         self.ended: records.Terminal | None = None
 
-    def apply(self, record: records.Record) -> None:
+    def apply(self, record: records.Record, seq: int) -> None:
         """Take in the next record of the log; types that say nothing about checkpoints are passed over."""
         if type(record) is records.Checkpoint:
             ns, name = untag_text(record.ns), untag_text(record.id)
             self._checkpoints.setdefault(ns, {})[name] = record
+            self._seqs[ns, name] = seq
             # The greatest id is the newest, not the last one written: ids of several processes interleave.
             if name >= self._newest.get(ns, ""):
                 self._newest[ns] = name
@@ -65,6 +67,10 @@ class Checkpoints:
         """Whether an ordinary write is stored already, so that storing it again would change nothing."""
         return index >= 0 and (task, index) in self._writes.get((ns, checkpoint_id), ())
 
+    def seq(self, ns: str, checkpoint_id: str) -> int:
+        """Where in the log a checkpoint's content stands."""
+        return self._seqs[ns, checkpoint_id]
+
     def namespaces(self) -> list[str]:
         """The namespaces that have a checkpoint."""
         return list(self._checkpoints)
@@ -72,7 +78,10 @@ class Checkpoints:
     def newest_first(self, ns: str | None = None) -> list[tuple[str, str, records.Checkpoint]]:
         """(id, namespace, record) of one namespace or all, descending by id."""
         spaces = self._checkpoints if ns is None else {ns: self._checkpoints.get(ns, {})}
-        rows = [(name, space, record) for space, found in spaces.items() for name, record in found.items()]
+        # Copies: a reader lists without the lock while the session goes on.
+        rows = [
+            (name, space, record) for space, found in list(spaces.items()) for name, record in list(found.items())
+        ]
         return sorted(rows, key=lambda row: row[:2], reverse=True)
 
     def ancestors(self, ns: str, checkpoint_id: str | None) -> Iterator[tuple[str, records.Checkpoint]]:

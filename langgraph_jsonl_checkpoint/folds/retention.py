@@ -45,10 +45,10 @@ def all_but_latest(fold: Checkpoints, thaw: Thawer) -> Removal:
     it started from is stored and goes.
     """
     heads = {ns: name for ns in fold.namespaces() for name in [_id(fold.get(ns, None))]}
-    parents = {ns: thaw.value(_record(fold, ns, name).metadata).get("parents", {}) for ns, name in heads.items()}
     removal = Removal()
-    for ns in heads:
-        root = parents[ns].get("")
+    for ns, name in heads.items():
+        parents = thaw.value(_record(fold, ns, name).metadata).get("parents")
+        root = parents.get("") if isinstance(parents, dict) else None
         if upstream.task_namespace(ns) and root and root != heads.get("") and fold.get("", root) is not None:
             removal.namespaces.add(ns)
     kept = {(ns, name) for ns, name in heads.items() if ns not in removal.namespaces}
@@ -64,7 +64,7 @@ def all_but_latest(fold: Checkpoints, thaw: Thawer) -> Removal:
 def runs(fold: Checkpoints, thaw: Thawer, run_ids: Collection[str]) -> Removal:
     """The checkpoints that these runs made, but for those that the DeltaChannels of others are rebuilt from."""
     stored = fold.newest_first()
-    made = {(ns, name) for name, ns, record in stored if thaw.value(record.metadata).get("run_id") in run_ids}
+    made = {(ns, name) for name, ns, record in stored if _run_id(thaw.value(record.metadata)) in run_ids}
     needed: set[Key] = set()
     for name, ns, _ in stored if made else ():
         if (ns, name) not in made:
@@ -144,6 +144,11 @@ def _needed(fold: Checkpoints, thaw: Thawer, ns: str, name: str) -> set[Key]:
         found.add((ns, ancestor))
         missing -= set(thaw.value(stored.channels))
     return found
+
+
+def _run_id(metadata: dict[str, Any]) -> str | None:
+    run_id = metadata.get("run_id")
+    return run_id if isinstance(run_id, str) else None
 
 
 def _sends_parent(fold: Checkpoints, ns: str, name: str) -> set[Key]:

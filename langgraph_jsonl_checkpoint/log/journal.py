@@ -90,6 +90,17 @@ def follow(data: bytes, position: Position) -> tuple[list[list[Line]], Position,
     return commits, position, None
 
 
+def offset_of(data: bytes, seq: int) -> int:
+    """The byte offset of the frame that holds a record."""
+    view, at, lines = memoryview(data), 0, 0
+    while True:
+        text, end = frames.read(view, at)
+        lines += text.count(b"\n")
+        if lines > seq:
+            return at
+        at = end
+
+
 def pack(header: bytes, lines: Sequence[bytes]) -> bytes:
     """A whole log of a header and other lines, numbered anew, in commits of about `_PACKED` bytes."""
     log, position = commit(Position(), [_renumbered(header, 0)])

@@ -69,8 +69,8 @@ class LogFile:
         try:
             yield
         finally:
-            # A closed descriptor has given the lock back already.
-            with contextlib.suppress(OSError):
+            # A closed descriptor has given the lock back already; flock refuses -1 with a ValueError.
+            with contextlib.suppress(OSError, ValueError):
                 unlock_descriptor(self._fd)
 
     def read(self, offset: int, end: int) -> bytes:

@@ -84,7 +84,7 @@ class Checkpoint(Record, kw_only=True):
     id: Any
     parent: Any = None
     step: int | None = None
-    source: str | None = None
+    source: Any = None
     next: list[Any]
     changed: list[Any]
     created: Any = msgspec.UNSET

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from langgraph_jsonl_checkpoint.values import messages, ranges, types
-from langgraph_jsonl_checkpoint.values.freeze import Freezer
+from langgraph_jsonl_checkpoint.values.freeze import COUNTS, Freezer
 from langgraph_jsonl_checkpoint.values.known import Known
 from langgraph_jsonl_checkpoint.values.parts import (
     NEVER,
@@ -21,8 +21,6 @@ from langgraph_jsonl_checkpoint.values.parts import (
     Scalars,
     View,
     is_plain,
-    kept_view,
-    view_of,
 )
 
 if TYPE_CHECKING:
@@ -33,9 +31,10 @@ _SCALARS = frozenset({int, float, bool, type(None)})
 
 
 class Adopter:
-    """Finds the parts of values that one session's texts stand for."""
+    """Finds the parts of values that one session's texts stand for, and remembers the items among them."""
 
-    def __init__(self, book: Book, serde: Serde) -> None:
+    def __init__(self, book: Book, serde: Serde, known: Known) -> None:
+        self._known = known
         self._book = book
         self._serde = serde
 
@@ -60,24 +59,31 @@ class Adopter:
         parts, copies = ({k: m[i] for k, m in members.items()} for i in (0, 1))
         if all(map(is_plain, parts.values())):
             return tree, copies
-        return DictPart(parts, copies, large=False), copies
+        return DictPart(dict(value), parts, copies, large=False), copies
 
     def _item(self, number: int, value: Any) -> tuple[Any, Any]:
-        item = Item(self._book.text(number)[0], None, copy_of(value))
+        kind, text = self._book.text(number)
+        item = Item(kind, None, copy_of(value), value)
         item.number, item.session = number, self._book.token
+        self._known.add(item, len(text))
         return item, item.copy
 
     def _list(self, runs: list[ranges.Range], value: list[Any]) -> tuple[Any, Any]:
         if set(map(type, value)) <= _SCALARS:
-            part = ListPart(value[:], View(list(map(type, value)), Scalars(value), []))
+            part = ListPart(value[:], View(value[:], Scalars(value), []))
         else:
             numbers = (n for first, last in ranges.flat(runs, self._book.stem) for n in range(first, last + 1))
             pairs = [
                 (v, copy_of(v)) if type(v) is str or type(v) in _SCALARS else self._item(n, v)
                 for n, v in zip(numbers, value, strict=True)
             ]
-            part = ListPart([p[0] for p in pairs], kept_view(view_of(value), [p[1] for p in pairs]))
+            copies = [p[1] for p in pairs]
+            states = [c[1] if type(c) is tuple else c for c in copies]
+            extras = [c[2] if type(c) is tuple else None for c in copies]
+            part = ListPart([p[0] for p in pairs], View(value[:], states, extras))
         part.runs, part.ranges, part.session = [], runs, self._book.token
+        if value:
+            self._known.add_container(value[0], part)
         return part, part.copy
 
     def _map(self, runs: list[ranges.Range], value: dict[str, Any]) -> tuple[Any, Any]:
@@ -90,7 +96,8 @@ class Adopter:
                 key = key if type(key) is str else types.untag_text(key)
                 trees[key] = member[0] if member else None
         members = {k: self._adopt(trees[k], v) for k, v in value.items()}
-        part = DictPart({k: m[0] for k, m in members.items()}, {k: m[1] for k, m in members.items()}, large=True)
+        parts, copies = ({k: m[i] for k, m in members.items()} for i in (0, 1))
+        part = DictPart(dict(value), parts, copies, large=True)
         part.count, part.ranges, part.session = count, runs, self._book.token
         return part, part.copies
 
@@ -108,6 +115,8 @@ def copy_of(value: Any) -> Any:
         return NEVER if any(c is NEVER for c in rows) else rows
     if kind in messages.KNOWN:
         fields, extra = copy_of(value.__dict__), copy_of(value.__pydantic_extra__)
+        if fields is not NEVER and value.__dict__.get(COUNTS):
+            fields[COUNTS] = _live(fields[COUNTS])
         return NEVER if fields is NEVER or extra is NEVER else (kind, fields, extra)
     return Is(value) if kind in (int, float, bool) or kind in types.FIXED else NEVER
 

@@ -201,6 +201,8 @@ class Page:
             else:
                 self._elements(part.parts[at : at + length], found)
             at += length
+        if usable and old is not None and old.ranges is not None:
+            found = ranges.continued(found, old.ranges, self._stem)
         return self._keep_ranges(part, found, "$list", len(part.parts))
 
     def _elements(self, parts: list[Any], found: list[Any]) -> None:

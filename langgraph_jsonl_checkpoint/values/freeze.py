@@ -21,8 +21,7 @@ from langgraph_jsonl_checkpoint.values.parts import (
     Scalars,
     View,
     is_plain,
-    kept_view,
-    look,
+    is_unchanged,
     size_of,
     view_of,
 )
@@ -37,6 +36,8 @@ LARGE = 256  # bytes of JSON text from which a value is written once and referre
 LARGE_FIELD = 1024  # the same for a record's own fields, which should stay readable where they are
 _WORTH_FINDING = 48  # bytes from which an element of a list gets a number that its equals can share
 _INT64 = 1 << 63
+# Token counts of a message: whether 12 is an int or an equal float is nobody's state, and C compares them faster.
+COUNTS = "usage_metadata"
 
 
 class Freezer:
@@ -83,20 +84,20 @@ class Freezer:
         size = len(value) + 2
         if size < LARGE:
             return value, value, size
-        item = self._known.find(value, value)
+        item = self._known.find(value)
         if item is None:
-            item = Item("value", value, value)
-            self._known.add(value, item, size)
+            item = Item("value", value, value, value)
+            self._known.add(item, size)
         return item, value, REFERENCE
 
     def _message(self, value: BaseMessage) -> tuple[Any, Any, int]:
         known = type(value) in messages.KNOWN
-        item = self._known.find(value, look(value)) if known else None
+        item = self._known.find(value) if known else None
         if item is None:
             item, size = self._new_message(value) if known else (None, 0)
             if item is None:
-                item = Item("message", self._serde(value), NEVER)
-            self._known.add(value, item, size)
+                item = Item("message", self._serde(value), NEVER, value)
+            self._known.add(item, size)
         return item, item.copy, REFERENCE
 
     def _new_message(self, value: BaseMessage) -> tuple[Item | None, int]:
@@ -111,11 +112,13 @@ class Freezer:
         size = 40
         for source in (fields, extra):
             for name, field in source.items():
-                part, source[name], n = self._plain(field)
+                part, copy, n = self._plain(field)
+                source[name] = part if name == COUNTS else copy
                 if name in stored:
                     tree[name] = part
                     size += n
-        return Item("message", tree, (cls, fields, None if value.__pydantic_extra__ is None else extra)), size
+        copies = cls, fields, None if value.__pydantic_extra__ is None else extra
+        return Item("message", tree, copies, value), size
 
     def _like(
         self, value: BaseMessage, cls: type[BaseMessage], fields: dict[str, Any], extra: dict[str, Any]
@@ -140,7 +143,7 @@ class Freezer:
         copies = dict(known)
         for name in changed:
             tree[name], copies[name], _ = self._plain(fields[name])
-        return Item("message", tree, (old.copy[0], copies, old.copy[2]))
+        return Item("message", tree, (old.copy[0], copies, old.copy[2]), value)
 
     def _plain(self, value: Any) -> tuple[Any, Any, int]:
         """`freeze` for what stays inside its message, whatever its size, unless it holds messages itself."""
@@ -166,27 +169,30 @@ class Freezer:
             return {}, {}, 2
         if not all(type(k) is str for k in value) or _looks_like_a_tag(value):
             return self._tag("$dict", [[k, v] for k, v in value.items()])
+        # What was written for this very dict, if anything: of an identity that was given away, the keys differ.
         found = self._known.find_container(live)
-        old = found if type(found) is DictPart else before if type(before) is DictPart else None
-        old_parts, old_copies = (old.parts, old.copies) if old else ({}, {})
+        if type(found) is not DictPart or found.parts.keys() != value.keys():
+            found = before
+        old = found if type(found) is DictPart else None
+        old_parts, old_copies, old_objects = (old.parts, old.copies, old.objects) if old else ({}, {}, {})
         parts: dict[str, Any] = {}
         copies: dict[str, Any] = {}
         size, plain, same = 2, True, 0
         for key, member in value.items():
             seen = old_parts.get(key, NEVER)
-            if seen is not NEVER and old_copies[key] == look(member):
+            if seen is not NEVER and old_objects[key] is member and is_unchanged(old_copies[key], member):
                 part, copy, n = seen, old_copies[key], size_of(seen)
             else:
                 part, copy, n = self.freeze(member, seen)
             parts[key], copies[key] = part, copy
-            same += part is seen and copy is not NEVER
+            same += part is seen and (copy is not NEVER or type(part) is ListPart)
             plain = plain and is_plain(part)
             size += n + len(key) + 4
         if old is not None and same == len(parts) == len(old_parts) and list(parts) == list(old_parts):
             return old, old.copies, size_of(old)
         if size < large and plain:
             return parts, copies, size
-        made = DictPart(parts, copies, large=size >= large)
+        made = DictPart(value, parts, copies, large=size >= large)
         if made.large:
             made.before = old if old is not None and old.large else None
             self._known.add_container(live, made)
@@ -206,23 +212,26 @@ class Freezer:
         if old is not None and runs == [(0, len(old.parts))] and len(value) == len(old.parts):
             return old, old.copy, REFERENCE
         parts: list[Any] = []
-        copies: list[Any] = []
+        states: list[Any] = []
+        extras: list[Any] = []
         size, plain = 2, True
         for begin, length in runs:
             if begin >= 0 and old is not None:
                 parts += old.parts[begin : begin + length]
-                copies += old.view.states[begin : begin + length]
+                states += old.view.states[begin : begin + length]
+                extras += old.view.extras[begin : begin + length]
                 size += LARGE  # what was numbered stays numbered
                 continue
             for element in value[len(parts) : len(parts) + length]:
                 part, copy, n = self._element(element)
                 parts.append(part)
-                copies.append(copy)
+                states.append(copy[1] if type(copy) is tuple else copy)
+                extras.append(copy[2] if type(copy) is tuple else None)
                 plain = plain and is_plain(part)
                 size += n + 1
         if size < LARGE and plain:
-            return parts, copies, size
-        made = ListPart(parts, kept_view(view, copies))
+            return parts, states, size
+        made = ListPart(parts, View(value, states, extras))
         made.before, made.runs = old, runs
         self._known.add_container(value[0], made)
         return made, made.copy, REFERENCE
@@ -241,14 +250,14 @@ class Freezer:
     def _element(self, element: Any) -> tuple[Any, Any, int]:
         """An element of a list: a number of its own if it is worth finding again."""
         if type(element) in (dict, list):
-            item = self._known.find(element, element)
+            item = self._known.find(element)
             if item is not None:
                 return item, item.copy, REFERENCE
         part, copy, size = self.freeze(element)
         if size < _WORTH_FINDING or type(part) is Item:
             return part, copy, size
-        item = Item("value", part, copy)
-        self._known.add(element, item, size)
+        item = Item("value", part, copy, element)
+        self._known.add(item, size)
         return item, copy, REFERENCE
 
     def _tagged(self, value: Any) -> tuple[Any, Any, int]:
@@ -260,13 +269,13 @@ class Freezer:
             return part, Is(value) if fixed else NEVER, size
         tree = self._serde(value)
         size = len(tree["$serde"][1]) + 30 if type(tree) is dict else size_of(tree)
-        return (Item("value", tree, NEVER) if size >= LARGE else tree), NEVER, min(size, LARGE)
+        return (Item("value", tree, NEVER, value) if size >= LARGE else tree), NEVER, min(size, LARGE)
 
     def _tag(self, tag: str, payload: Any) -> tuple[Any, Any, int]:
         part, _, size = self.freeze(payload) if type(payload) is not str else (payload, None, len(payload))
         tree = {tag: part}
         size += len(tag) + 5
-        return (Item("value", tree, NEVER), NEVER, REFERENCE) if size >= LARGE else (tree, NEVER, size)
+        return (Item("value", tree, NEVER, None), NEVER, REFERENCE) if size >= LARGE else (tree, NEVER, size)
 
 
 def _scalars(value: list[Any]) -> tuple[Any, Any, int] | None:
@@ -278,7 +287,7 @@ def _scalars(value: list[Any]) -> tuple[Any, Any, int] | None:
         return None
     if int in kinds and not all(-_INT64 <= v < _INT64 for v in value if type(v) is int):
         return None
-    made = ListPart(value, View(list(map(type, value)), Scalars(value), []))
+    made = ListPart(value, View(value, Scalars(value), []))
     return made, made.view.states, REFERENCE
 
 

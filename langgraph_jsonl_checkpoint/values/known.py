@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from langgraph_jsonl_checkpoint.values.parts import look
+
 if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.values.parts import DictPart, Item, ListPart
 
@@ -13,31 +15,32 @@ _CONTAINERS = 64  # numbered containers that are remembered
 class Known:
     """Items by the identity of the live object: finds a message again that put_writes stored before put.
 
-    A match is confirmed by content, so an identity that was given to another object is no danger. Of two
-    generations the older is dropped when the younger is full, which bounds what is kept alive.
+    An item counts only while its object is what it was. Of two generations the older is dropped when the younger is
+    full, which bounds what is kept alive.
     """
 
     def __init__(self, items: int = 4096, size: int = 32 << 20) -> None:
         self._limits = items, size
         self._young: dict[int, Item] = {}
         self._old: dict[int, Item] = {}
-        self._containers: dict[int, ListPart | DictPart] = {}
+        self._containers: dict[int, tuple[object, ListPart | DictPart]] = {}
         self._size = 0
 
-    def find(self, value: Any, look: Any) -> Item | None:
+    def find(self, value: Any) -> Item | None:
         """The item that was written for this object, if the object still is what it was."""
         item = self.last(value)
-        return item if item is not None and item.copy == look else None
+        return item if item is not None and item.copy == look(value) else None
 
     def last(self, value: Any) -> Item | None:
         """The item that was last written for this object, whatever the object is now."""
-        return self._young.get(id(value)) or self._old.get(id(value))
+        item = self._young.get(id(value)) or self._old.get(id(value))
+        return item if item is not None and item.object is value else None
 
-    def add(self, value: Any, item: Item, size: int) -> None:
-        """Remember an object's item; `size` is the text's, about."""
+    def add(self, item: Item, size: int) -> None:
+        """Remember an item by its object; `size` is the text's, about."""
         if len(self._young) >= self._limits[0] or self._size >= self._limits[1]:
             self._old, self._young, self._size = self._young, {}, 0
-        self._young[id(value)] = item
+        self._young[id(item.object)] = item
         self._size += size
 
     def find_container(self, key: object) -> ListPart | DictPart | None:
@@ -46,10 +49,11 @@ class Known:
         It is only what to compare with first: a state that is a channel's value, a write and a `Send`'s argument
         is then written once.
         """
-        return self._containers.get(id(key))
+        kept, part = self._containers.get(id(key), (None, None))
+        return part if kept is key else None
 
     def add_container(self, key: object, part: ListPart | DictPart) -> None:
         """Remember a numbered container by its key."""
         if len(self._containers) >= _CONTAINERS:
             self._containers.clear()
-        self._containers[id(key)] = part
+        self._containers[id(key)] = key, part

@@ -8,8 +8,10 @@ A frozen value is a *part*, which shares the leaves (strings, numbers) of the li
   for the same place before.
 
 Beside each part stands a *copy*: the value again, in the shape that lets `copy == look(value)` tell, mostly in C and
-by comparing pointers, whether a live value still is what was written. Numbers compare with their type (`1 == True`
-must not pass), and what cannot be compared never equals.
+by comparing pointers, whether an object that was written still is what it was. Another object, equal or not, is
+frozen and its text compared. So only a change in place can hide behind equality: numbers compare with their type
+(`1 == True` must not pass), what cannot be compared never equals, and only deep inside a value does a dict whose keys
+were put in another order in place count as unchanged.
 """
 
 from __future__ import annotations
@@ -76,6 +78,7 @@ class Item:
     """A message or a large value: written once, then a number.
 
     Attributes:
+        object: The live object that it was made of, or that was read from it. Kept, so that its identity is its own.
         kind: "message" or "value": the record type.
         tree: What is written: a part. None if the item was read from the log; `copy` tells it then.
         copy: The value to compare with.
@@ -83,9 +86,10 @@ class Item:
         session: The token of the session generation that the number belongs to.
     """
 
-    __slots__ = ("copy", "kind", "number", "session", "tree")
+    __slots__ = ("copy", "kind", "number", "object", "session", "tree")
 
-    def __init__(self, kind: str, tree: Any, copy: Any) -> None:
+    def __init__(self, kind: str, tree: Any, copy: Any, value: Any) -> None:
+        self.object = value
         self.kind = kind
         self.tree = tree
         self.copy = copy
@@ -94,11 +98,17 @@ class Item:
 
 
 class View(NamedTuple):
-    """A list's elements as lists that compare in C: types, what they are or hold, and messages' extra fields."""
+    """A list as lists that compare in C: which elements, what they are or hold, and messages' extra fields."""
 
-    kinds: list[type]
+    objects: Any
     states: list[Any]
     extras: list[Any]
+
+    def same(self, other: View, begin: int, end: int) -> bool:
+        """Whether elements `begin` to `end` are the same objects and hold the same."""
+        return all(map(is_, self.objects[begin:end], other.objects[begin:end])) and all(
+            mine[begin:end] == yours[begin:end] for mine, yours in zip(self[1:], other[1:], strict=True)
+        )
 
 
 class ListPart:
@@ -126,13 +136,14 @@ class ListPart:
     @property
     def copy(self) -> Any:
         """The list's copy, where it stands in another container; of messages a view is taken, not a copy."""
-        return NEVER if any(k in messages.KNOWN for k in set(self.view.kinds)) else self.view.states
+        return NEVER if any(k in messages.KNOWN for k in set(map(type, self.view.objects))) else self.view.states
 
 
 class DictPart:
     """A dict whose values are parts.
 
     Attributes:
+        objects: The values.
         parts: The values' parts.
         copies: The values' copies.
         large: Whether it is written as numbered entries; if not, where it stands.
@@ -142,9 +153,12 @@ class DictPart:
         session: As in `Item`.
     """
 
-    __slots__ = ("before", "copies", "count", "large", "parts", "ranges", "session")
+    __slots__ = ("before", "copies", "count", "large", "objects", "parts", "ranges", "session")
 
-    def __init__(self, parts: dict[str, Any], copies: dict[str, Any], *, large: bool) -> None:
+    def __init__(
+        self, objects: dict[str, Any], parts: dict[str, Any], copies: dict[str, Any], *, large: bool
+    ) -> None:
+        self.objects = objects
         self.parts = parts
         self.copies = copies
         self.large = large
@@ -159,24 +173,24 @@ def look(value: Any) -> Any:
     return _state(value) if type(value) in messages.KNOWN else value
 
 
+def is_unchanged(copy: Any, value: Any) -> bool:
+    """Whether an object still is what its copy was made of, the order of a dict's keys included."""
+    same: bool = copy == look(value)
+    return same and (type(value) is not dict or list(copy) == list(value))
+
+
 def view_of(value: list[Any]) -> View:
     """What of a live list its copies are compared with."""
-    kinds = list(map(type, value))
-    if messages.KNOWN.issuperset(kinds):
-        return View(kinds, [v.__dict__ for v in value], [v.__pydantic_extra__ for v in value])
     known = messages.KNOWN
+    kinds = list(map(type, value))
+    if known.issuperset(kinds):
+        return View(value, [v.__dict__ for v in value], [v.__pydantic_extra__ for v in value])
+    if known.isdisjoint(kinds):
+        return View(value, value, [None] * len(value))
+    states = [v.__dict__ if k in known else v for k, v in zip(kinds, value, strict=True)]
     return View(
-        kinds,
-        [v.__dict__ if k in known else v for k, v in zip(kinds, value, strict=True)],
-        [v.__pydantic_extra__ if k in known else None for k, v in zip(kinds, value, strict=True)],
+        value, states, [v.__pydantic_extra__ if k in known else None for k, v in zip(kinds, value, strict=True)]
     )
-
-
-def kept_view(view: View, copies: list[Any]) -> View:
-    """The view of a list that is to be kept, made of its elements' copies."""
-    extras = [dict(e) if e else e for e in view.extras]
-    states = [c[1] if type(c) is tuple else c for c in copies]
-    return View(view.kinds, states, extras)
 
 
 def is_plain(part: Any) -> bool:

@@ -51,6 +51,26 @@ def cut(ranges: list[Range], begin: int, length: int, stem: Callable[[int], Stem
     return out
 
 
+def continued(runs: list[Range], before: list[Range], stem: Callable[[int], Stem]) -> list[Range]:
+    """The same numbers as `runs`, beginning as `before` does if they begin with all of its numbers.
+
+    A list whose elements are all other objects than before may have their numbers; then its stems stay, too.
+    """
+    old, new = list(flat(before, stem)), list(flat(runs, stem))
+    last = len(old) - 1
+    if not 0 < last < len(new) or new[:last] != old[:last]:
+        return runs
+    (first, end), (same, beyond) = old[last], new[last]
+    if first != same or beyond < end:
+        return runs
+    found = list(before)
+    if beyond > end:
+        add(found, end + 1, beyond)
+    for each in new[last + 1 :]:
+        add(found, *each)
+    return found
+
+
 def flat(ranges: list[Range], stem: Callable[[int], Stem]) -> Iterator[tuple[int, int]]:
     """All runs in order, stems resolved: (first, last)."""
     stack: list[Iterator[Range]] = [iter(ranges)]

@@ -14,29 +14,37 @@ _STRAY = 8  # elements that are looked for elsewhere in the list before
 
 def runs_of(old: View, new: View) -> list[tuple[int, int]]:
     """A list in terms of the one before: (begin, length) of each run that was there, (-1, length) for what is new."""
-    both = min(len(old.kinds), len(new.kinds))
-    if all(o[:both] == n[:both] for o, n in zip(old, new, strict=True)):
-        rest = len(new.kinds) - both
+    both = min(len(old.objects), len(new.objects))
+    if old.same(new, 0, both):
+        rest = len(new.objects) - both
         return [(0, both)] * bool(both) + [(-1, rest)] * bool(rest)
     return [*_merged(_stretches(old, new))]
 
 
 def _stretches(before: View, after: View) -> Iterator[tuple[int, int]]:
-    olds, news = list(zip(*before, strict=True)), list(zip(*after, strict=True))
     old, new, strays = 0, 0, 0
-    while new < len(news):
-        if old < len(olds) and olds[old] == news[new]:
+    olds, news = len(before.objects), len(after.objects)
+
+    def same(at: int, where: int) -> bool:
+        return (
+            before.objects[at] is after.objects[where]
+            and before.states[at] == after.states[where]
+            and before.extras[at] == after.extras[where]
+        )
+
+    while new < news:
+        if old < olds and same(old, new):
             yield old, 1
             old, new = old + 1, new + 1
             continue
         at = None
-        if old < len(olds) and strays < _STRAY:
+        if old < olds and strays < _STRAY:
             strays += 1
-            at = next((i for i in range(old + 1, len(olds)) if olds[i] == news[new]), None)
+            at = next((i for i in range(old + 1, olds) if same(i, new)), None)
         if at is None:
             yield -1, 1
             # Changed in place, or put in between? The next one tells.
-            follows = new + 1 < len(news) and old + 1 < len(olds) and olds[old + 1] == news[new + 1]
+            follows = new + 1 < news and old + 1 < olds and same(old + 1, new + 1)
             old, new = old + follows, new + 1
         else:
             old = at

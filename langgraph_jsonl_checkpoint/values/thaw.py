@@ -84,9 +84,9 @@ class Thawer:
             return self._value(text, number)
         plain = self._serde.open(bytes(text))
         tree = _decode(plain)
-        if "$serde" in tree:
+        if len(tree) == 1 and next(iter(tree)).startswith("$"):
             return self._build(tree, number)
-        fields = self._build(tree, number) if _TAG in plain else tree
+        fields = {k: self._build(t, number) for k, t in tree.items()} if _TAG in plain else tree
         if "like" in fields:
             return messages.alike(fields.pop("like"), fields)
         return messages.build(fields.pop("class"), fields)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Tagged = tuple[str, Any]
 """A tag and its payload: a value that is encoded in its turn."""
 
-_NUMPY_KINDS = "biufcmMSU"  # no objects, no structures
+_NUMPY_KINDS = "biufcmMSUV"  # no objects
 _FACTORIES: dict[str, type] = {t.__name__: t for t in (list, dict, set, int, float, str, tuple, bytes, bool)}
 _PATHS: dict[str, Any] = {
     name: getattr(pathlib, name) for name in ("PosixPath", "WindowsPath", "PurePosixPath", "PureWindowsPath")
@@ -41,6 +41,7 @@ _ADDRESSES: dict[str, Any] = {
 
 def tag_text(text: str) -> Any:
     """A string as a tree: itself, unless it holds lone surrogates, which JSON must not."""
+    text = str.__str__(text)
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -165,13 +166,18 @@ FIXED = frozenset(TAG) - {
 """Types whose values never change and hold nothing that does."""
 
 
+def _field(told: list[Any]) -> tuple[Any, ...]:
+    name, kind, *shape = told
+    return name, kind if type(kind) is str else [_field(f) for f in kind], *map(tuple, shape)
+
+
 def _unnumpy(payload: Any) -> Any:
     import numpy as np  # noqa: PLC0415 - optional; only a log that holds an array needs it
 
-    name, shape, order, text = payload
-    dtype = np.dtype(name)
-    if dtype.kind not in _NUMPY_KINDS:
-        raise ValueError(f"an array of {name} is never stored")
+    told, shape, order, text = payload
+    dtype = np.dtype(told if type(told) is str else [_field(f) for f in told])
+    if dtype.hasobject or dtype.kind not in _NUMPY_KINDS:
+        raise ValueError(f"an array of {told} is never stored")
     flat = np.frombuffer(untag_bytes(text), dtype=dtype)
     return flat[0] if shape is None else flat.reshape(shape, order=order).copy(order)
 
@@ -216,16 +222,21 @@ UNTAG: dict[str, Callable[[Any], Any]] = {
 
 
 def tag_numpy(value: Any) -> Tagged | None:
-    """A numpy array or scalar of plain numbers, strings, bytes or times; None for anything else.
+    """A numpy array or scalar; None if the value is neither.
 
-    LangGraph's serde refuses scalars and datetime64 (langgraph#8350), and hands out read-only arrays.
+    LangGraph's serde refuses scalars and datetime64 (langgraph#8350), hands out read-only arrays, and makes None of
+    an array of objects.
+
+    Raises:
+        TypeError: Its elements are Python objects.
     """
     numpy = sys.modules.get("numpy")
     if numpy is None or type(value) is not numpy.ndarray and not isinstance(value, numpy.generic):
         return None
-    if value.dtype.kind not in _NUMPY_KINDS or value.dtype.metadata:
-        return None
+    if value.dtype.hasobject or value.dtype.kind not in _NUMPY_KINDS:
+        raise TypeError(f"a numpy value of {value.dtype} has no bytes of its own; store a list")
+    dtype = value.dtype.str if value.dtype.names is None else [list(field) for field in value.dtype.descr]
     if isinstance(value, numpy.generic):
-        return "$numpy", [value.dtype.str, None, "C", tag_bytes(value.tobytes())]
+        return "$numpy", [dtype, None, "C", tag_bytes(value.tobytes())]
     order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
-    return "$numpy", [value.dtype.str, list(value.shape), order, tag_bytes(value.tobytes(order))]
+    return "$numpy", [dtype, list(value.shape), order, tag_bytes(value.tobytes(order))]
