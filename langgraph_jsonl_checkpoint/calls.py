@@ -71,7 +71,9 @@ class PutCall:
             if listed:
                 value = {k: _named(_listed, v, f"{what}, key {k!r},") for k, v in value.items()}
             # Names are strings, whatever subclass of them a graph was built with.
-            return _freeze_each(freezer, {str.__str__(k): v for k, v in value.items()}, old, what)
+            if set(map(type, value)) - {str}:
+                value = {str.__str__(k): v for k, v in value.items()}
+            return _freeze_each(freezer, value, old, what)
 
         self._shadow = Shadow(
             freeze("channel", checkpoint.get("channel_values", {}), before.channels),
@@ -170,7 +172,7 @@ class WritesCall:
         return [writes, records.Terminal(ns="", checkpoint=checkpoint, reason=self._reason, error=error)]
 
 
-def _freeze_each(freezer: Freezer, values: dict[str, Any], before: Any, what: str) -> Any:
+def _freeze_each(freezer: Freezer, values: Mapping[str, Any], before: Any, what: str) -> Any:
     try:
         return freezer.freeze(values, before, LARGE_FIELD)[0]
     except Exception:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import platform
 import threading
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -406,7 +407,13 @@ class Session:
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    seconds, millis = divmod(time.time_ns() // 1_000_000, 1000)
+    return f"{_second(seconds)}.{millis:03}Z"
+
+
+@lru_cache(1)
+def _second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
 @cache

@@ -7,6 +7,7 @@ import itertools
 import os
 import secrets
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -39,9 +40,9 @@ class Sessions:
         self._max_open = max_open
         self._start()
         self._closed = False
+        _all.add(self)
 
     def _start(self) -> None:
-        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._open: dict[str, Session] = {}
         self._clock = itertools.count()
@@ -55,14 +56,12 @@ class Sessions:
 
     def version(self) -> str:
         """A string that no other call, in this process or another, gets."""
-        self._after_fork()
         return f"{self.writer}-{next(self._versions):x}"
 
     def peek(self, thread_id: str) -> Session:
         """The session object of a thread, without lock or disk: for its `known` and `shadows` only."""
         if self._closed:
             raise ClosedSaverError("the saver is closed; make a new JsonlSaver on the same directory")
-        self._after_fork()
         session = self._open.get(thread_id)
         if session is None:
             identity = Identity(self.path(thread_id), thread_id, self.workspace, self.writer)
@@ -112,7 +111,6 @@ class Sessions:
 
     def close(self) -> None:
         """Close every session; later calls raise."""
-        self._after_fork()
         self._closed = True
         while self._open:
             _, session = self._open.popitem()
@@ -134,17 +132,28 @@ class Sessions:
                     finally:
                         session.lock.release()
 
-    def _after_fork(self) -> None:
+    def after_fork(self) -> None:
         """In a forked child: start anew.
 
         The parent's locks may be held by threads that the child does not have, and a lock on an inherited
         descriptor is the parent's lock. Closing the child's copy does not release it.
         """
-        if self._pid != os.getpid():
-            inherited = self._open
-            self._start()
-            for session in inherited.values():
-                session.forget()
+        inherited = self._open
+        self._start()
+        for session in inherited.values():
+            session.forget()
+
+
+_all: weakref.WeakSet[Sessions] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for sessions in _all:
+        sessions.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _is_time_ordered(checkpoint_id: str) -> bool:

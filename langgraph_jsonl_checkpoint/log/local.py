@@ -65,7 +65,8 @@ class LogFile:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the session's lock. It dies with the process, so a dead writer never blocks."""
-        lock_descriptor(self._fd, poll_interval=_POLL)
+        if not lock_descriptor(self._fd, blocking=False):  # nearly always free, and then cheaper to ask for
+            lock_descriptor(self._fd, poll_interval=_POLL)
         try:
             yield
         finally:

@@ -36,6 +36,7 @@ LARGE = 256  # bytes of JSON text from which a value is written once and referre
 LARGE_FIELD = 1024  # the same for a record's own fields, which should stay readable where they are
 _WORTH_FINDING = 48  # bytes from which an element of a list gets a number that its equals can share
 _INT64 = 1 << 63
+_TEXT = {str}
 # Token counts of a message: whether 12 is an int or an equal float is nobody's state, and C compares them faster.
 COUNTS = "usage_metadata"
 
@@ -157,7 +158,7 @@ class Freezer:
                 rows = [self._plain(v) for v in value[:]]
                 return [r[0] for r in rows], [r[1] for r in rows], sum(r[2] for r in rows) + len(rows)
             value = dict(value)
-            if all(type(k) is str for k in value) and not _looks_like_a_tag(value):
+            if set(map(type, value)) == _TEXT and not _looks_like_a_tag(value):
                 items = {k: self._plain(v) for k, v in value.items()}
                 size = sum(r[2] + len(k) + 4 for k, r in items.items())
                 return {k: r[0] for k, r in items.items()}, {k: r[1] for k, r in items.items()}, size
@@ -167,7 +168,7 @@ class Freezer:
         live, value = value, dict(value)  # one look: another thread may change it meanwhile
         if not value:
             return {}, {}, 2
-        if not all(type(k) is str for k in value) or _looks_like_a_tag(value):
+        if set(map(type, value)) != _TEXT or _looks_like_a_tag(value):
             return self._tag("$dict", [[k, v] for k, v in value.items()])
         # What was written for this very dict, if anything: of an identity that was given away, the keys differ.
         found = self._known.find_container(live)
