@@ -13,6 +13,7 @@ from langgraph_jsonl_checkpoint.values import messages, ranges, types
 from langgraph_jsonl_checkpoint.values.freeze import COUNTS, Freezer
 from langgraph_jsonl_checkpoint.values.known import Known
 from langgraph_jsonl_checkpoint.values.parts import (
+    EMPTY,
     NEVER,
     DictPart,
     Is,
@@ -20,7 +21,9 @@ from langgraph_jsonl_checkpoint.values.parts import (
     ListPart,
     Scalars,
     View,
+    extra_of,
     is_plain,
+    state_of,
 )
 
 if TYPE_CHECKING:
@@ -78,9 +81,8 @@ class Adopter:
                 for n, v in zip(numbers, value, strict=True)
             ]
             copies = [p[1] for p in pairs]
-            states = [c[1] if type(c) is tuple else c for c in copies]
-            extras = [c[2] if type(c) is tuple else None for c in copies]
-            part = ListPart([p[0] for p in pairs], View(value[:], states, extras))
+            view = View(value[:], [state_of(c) for c in copies], [extra_of(c) for c in copies])
+            part = ListPart([p[0] for p in pairs], view)
         part.runs, part.ranges, part.session = [], runs, self._book.token
         if value:
             self._known.add_container(value[0], part)
@@ -107,6 +109,8 @@ def copy_of(value: Any) -> Any:
     kind = type(value)
     if kind is str or value is None:
         return value
+    if kind in EMPTY and not value:
+        return EMPTY[kind]
     if kind is dict:
         copies = {k: copy_of(v) for k, v in value.items()}
         return NEVER if any(c is NEVER for c in copies.values()) else copies

@@ -39,6 +39,9 @@ class Book:
         self._digests: dict[bytes, int] = {}
         self._digested = 0  # how many of the records have their digest there
         self._stems: dict[int, ranges.Stem] = {}
+        self._page: Page | None = None
+        # One encoder for all pages: making one costs more than a small text.
+        self._encode = msgspec.json.Encoder(enc_hook=self._refer).encode
 
     def add(self, record: records.Message | records.Value) -> None:
         """Take in a record of the log.
@@ -91,6 +94,10 @@ class Book:
             stem = self._stems[number] = ranges.Stem(runs, count)
         return stem
 
+    def _refer(self, part: Any) -> Any:
+        assert self._page is not None  # noqa: S101 - only a page encodes
+        return self._page.refer(part)
+
     def _take(
         self,
         written: list[records.Message | records.Value],
@@ -107,7 +114,8 @@ class Book:
 
     def page(self, seal: Callable[[bytes], bytes] | None) -> Page:
         """A page for one commit; `seal` hides each text, if nothing may be readable on disk."""
-        return Page(self, seal)
+        self._page = Page(self, seal, self._encode)
+        return self._page
 
 
 class Page:
@@ -117,7 +125,7 @@ class Page:
         records: The `message` and `value` records to write before the record that needs them.
     """
 
-    def __init__(self, book: Book, seal: Callable[[bytes], bytes] | None) -> None:
+    def __init__(self, book: Book, seal: Callable[[bytes], bytes] | None, encode: Callable[[Any], bytes]) -> None:
         self.records: list[records.Message | records.Value] = []
         self._book = book
         self._seal = seal
@@ -125,7 +133,7 @@ class Page:
         self._digests: dict[bytes, int] = {}
         self._stems: dict[int, ranges.Stem] = {}
         self._made: list[Item | ListPart | DictPart] = []
-        self._encode = msgspec.json.Encoder(enc_hook=self._refer).encode
+        self._encode = encode
 
     def text(self, part: Any) -> msgspec.Raw:
         """A part as the text of a record's field."""
@@ -151,7 +159,8 @@ class Page:
             # Rare enough that no string is looked at for it before.
             return self._encode(_without_surrogates(part))
 
-    def _refer(self, part: Any) -> Any:
+    def refer(self, part: Any) -> Any:
+        """What stands in the text for a part that JSON does not have."""
         if type(part) is Item:
             return {"$ref": self._number(part)}
         if type(part) is ListPart:
@@ -194,7 +203,7 @@ class Page:
         usable = old is not None and old.session is self._book.token and old.ranges is not None
         found: list[Any] = []
         at = 0
-        for begin, length in part.runs if usable else [(-1, len(part.parts))]:
+        for begin, length in part.runs if usable else [(-1, part.length)]:
             if begin >= 0:
                 for each in ranges.cut(old.ranges, begin, length, self._stem):  # type: ignore[union-attr,arg-type]
                     _append(found, each)
@@ -203,7 +212,7 @@ class Page:
             at += length
         if usable and old is not None and old.ranges is not None:
             found = ranges.continued(found, old.ranges, self._stem)
-        return self._keep_ranges(part, found, "$list", len(part.parts))
+        return self._keep_ranges(part, found, "$list", part.length)
 
     def _elements(self, parts: list[Any], found: list[Any]) -> None:
         small: list[bytes] = []

@@ -12,6 +12,7 @@ from langchain_core.messages import BaseMessage
 
 from langgraph_jsonl_checkpoint.values import messages, types
 from langgraph_jsonl_checkpoint.values.parts import (
+    EMPTY,
     NEVER,
     REFERENCE,
     DictPart,
@@ -20,9 +21,11 @@ from langgraph_jsonl_checkpoint.values.parts import (
     ListPart,
     Scalars,
     View,
+    extra_of,
     is_plain,
     is_unchanged,
     size_of,
+    state_of,
     view_of,
 )
 from langgraph_jsonl_checkpoint.values.runs import runs_of
@@ -118,7 +121,7 @@ class Freezer:
                 if name in stored:
                     tree[name] = part
                     size += n
-        copies = cls, fields, None if value.__pydantic_extra__ is None else extra
+        copies = cls, fields, None if value.__pydantic_extra__ is None else extra or EMPTY[dict]
         return Item("message", tree, copies, value), size
 
     def _like(
@@ -153,7 +156,7 @@ class Freezer:
             return value, value, len(value) + 2
         if kind is list or kind is dict:
             if not value:
-                return kind(), kind(), 2
+                return kind(), EMPTY[kind], 2
             if kind is list:
                 rows = [self._plain(v) for v in value[:]]
                 return [r[0] for r in rows], [r[1] for r in rows], sum(r[2] for r in rows) + len(rows)
@@ -170,6 +173,10 @@ class Freezer:
             return {}, {}, 2
         if set(map(type, value)) != _TEXT or _looks_like_a_tag(value):
             return self._tag("$dict", [[k, v] for k, v in value.items()])
+        if set(map(type, value.values())) == _TEXT:  # versions, say: no need to look at each
+            size = 2 + sum(map(len, value)) + sum(map(len, value.values())) + 6 * len(value)
+            if size < large and max(map(len, value.values())) < LARGE - 2:
+                return value, value, size
         # What was written for this very dict, if anything: of an identity that was given away, the keys differ.
         found = self._known.find_container(live)
         if type(found) is not DictPart or found.parts.keys() != value.keys():
@@ -206,12 +213,20 @@ class Freezer:
         if len(value) >= LARGE // 4 and (scalars := _scalars(value)) is not None:
             return scalars if type(before) is not ListPart else self._extend(value, before, scalars)
         old = before if type(before) is ListPart else self._known.find_container(value[0])
-        if type(old) is not ListPart or type(old.view.states) is Scalars or 2 * len(value) < len(old.parts):
-            old = None  # nothing to compare with, or a few elements that are found one by one
-        view = view_of(value)
-        runs = runs_of(old.view, view) if old is not None else [(-1, len(value))]
-        if old is not None and runs == [(0, len(old.parts))] and len(value) == len(old.parts):
+        if type(old) is not ListPart or type(old.states) is Scalars or 2 * len(value) < old.length:
+            # Nothing to compare with, or a few elements that are found one by one.
+            return self._new_list(value, None, [(-1, len(value))])
+        runs = runs_of(old, view_of(value))
+        if not runs or runs[0] != (0, old.length):
+            return self._new_list(value, old, runs)
+        if len(value) == old.length:
             return old, old.copy, REFERENCE
+        rows = [self._element(element) for element in value[old.length :]]
+        made = old.grown(value, [row[0] for row in rows], [row[1] for row in rows])
+        self._known.add_container(value[0], made)
+        return made, made.copy, REFERENCE
+
+    def _new_list(self, value: list[Any], old: ListPart | None, runs: list[tuple[int, int]]) -> tuple[Any, Any, int]:
         parts: list[Any] = []
         states: list[Any] = []
         extras: list[Any] = []
@@ -219,15 +234,15 @@ class Freezer:
         for begin, length in runs:
             if begin >= 0 and old is not None:
                 parts += old.parts[begin : begin + length]
-                states += old.view.states[begin : begin + length]
-                extras += old.view.extras[begin : begin + length]
+                states += old.states[begin : begin + length]
+                extras += old.extras[begin : begin + length]
                 size += LARGE  # what was numbered stays numbered
                 continue
             for element in value[len(parts) : len(parts) + length]:
                 part, copy, n = self._element(element)
                 parts.append(part)
-                states.append(copy[1] if type(copy) is tuple else copy)
-                extras.append(copy[2] if type(copy) is tuple else None)
+                states.append(state_of(copy))
+                extras.append(extra_of(copy))
                 plain = plain and is_plain(part)
                 size += n + 1
         if size < LARGE and plain:
@@ -239,8 +254,8 @@ class Freezer:
 
     def _extend(self, value: list[Any], old: ListPart, scalars: tuple[Any, Any, int]) -> tuple[Any, Any, int]:
         """A long list of scalars whose place holds a numbered list: only what was appended is new."""
-        kept = len(old.parts)
-        if kept > len(value) or Scalars(old.parts) != value[:kept]:
+        kept = old.length
+        if kept > len(value) or Scalars(old.parts[:kept]) != value[:kept]:
             return scalars
         if kept == len(value):
             return old, old.copy, REFERENCE
@@ -289,7 +304,7 @@ def _scalars(value: list[Any]) -> tuple[Any, Any, int] | None:
     if int in kinds and not all(-_INT64 <= v < _INT64 for v in value if type(v) is int):
         return None
     made = ListPart(value, View(value, Scalars(value), []))
-    return made, made.view.states, REFERENCE
+    return made, made.states, REFERENCE
 
 
 def _looks_like_a_tag(value: dict[str, Any]) -> bool:

@@ -22,6 +22,9 @@ from typing import Any, NamedTuple
 
 from langgraph_jsonl_checkpoint.values import messages
 
+EMPTY: dict[type, Any] = {list: [], dict: {}}
+"""The copies of what is empty: shared, as they are never changed and there are many."""
+
 REFERENCE = 14  # bytes of a reference's text, about
 _NUMBERS = frozenset({int, float, bool})
 _state = attrgetter("__class__", "__dict__", "__pydantic_extra__")
@@ -98,45 +101,82 @@ class Item:
 
 
 class View(NamedTuple):
-    """A list as lists that compare in C: which elements, what they are or hold, and messages' extra fields."""
+    """A live list as lists that compare in C: its elements, what they are or hold, and messages' extra fields."""
 
-    objects: Any
+    objects: list[Any]
     states: list[Any]
     extras: list[Any]
-
-    def same(self, other: View, begin: int, end: int) -> bool:
-        """Whether elements `begin` to `end` are the same objects and hold the same."""
-        return all(map(is_, self.objects[begin:end], other.objects[begin:end])) and all(
-            mine[begin:end] == yours[begin:end] for mine, yours in zip(self[1:], other[1:], strict=True)
-        )
 
 
 class ListPart:
     """A list whose elements are numbered, and where its elements stand in the list before.
 
+    A list that grows shares its columns with the one before, which sees no more of them than its length: comparing a
+    long list must not copy it as well.
+
     Attributes:
+        length: How many elements it has; the columns may go on.
         parts: The elements' parts.
-        view: What to compare with.
+        objects: The elements.
+        states: The elements' copies, of messages those of their fields.
+        extras: Of messages the copies of their extra fields.
+        messages: Whether there are messages among the elements.
         before: The part written for this place before, until this one is written.
         runs: For each run of elements: (begin in `before`, length), or (-1, length) for new ones.
         ranges: The numbers, once written: [first, last], both included, or a number whose list is spliced in.
         session: As in `Item`.
     """
 
-    __slots__ = ("before", "parts", "ranges", "runs", "session", "view")
+    __slots__ = (
+        *("_may_grow", "before", "extras", "length", "messages", "objects", "parts", "ranges", "runs"),
+        *("session", "states"),
+    )
 
     def __init__(self, parts: list[Any], view: View) -> None:
         self.parts = parts
-        self.view = view
+        self.objects, self.states, self.extras = view
+        self.length = len(parts)
+        self.messages = not messages.KNOWN.isdisjoint(map(type, view.objects))
         self.before: ListPart | None = None
         self.runs: list[tuple[int, int]] = [(-1, len(parts))] if parts else []
         self.ranges: list[Any] | None = None
         self.session: object = None
+        self._may_grow = [True]
 
     @property
     def copy(self) -> Any:
         """The list's copy, where it stands in another container; of messages a view is taken, not a copy."""
-        return NEVER if any(k in messages.KNOWN for k in set(map(type, self.view.objects))) else self.view.states
+        return NEVER if self.messages else self.states[: self.length]
+
+    def grown(self, value: list[Any], parts: list[Any], copies: list[Any]) -> ListPart:
+        """The part of a list that begins with all of this one and goes on with other elements."""
+        made = ListPart.__new__(ListPart)
+        columns = self.parts, self.objects, self.states, self.extras
+        try:
+            self._may_grow.pop()  # once: the columns go on in one way only
+        except IndexError:
+            columns = tuple(column[: self.length] for column in columns)  # type: ignore[assignment]
+        made.parts, made.objects, made.states, made.extras = columns
+        made.parts += parts
+        made.objects += value[self.length :]
+        made.states += [state_of(copy) for copy in copies]
+        made.extras += [extra_of(copy) for copy in copies]
+        made.length = len(value)
+        made.messages = self.messages or any(type(copy) is tuple for copy in copies)
+        made.before, made.runs = self, [(0, self.length), (-1, len(parts))]
+        made.ranges, made.session = None, None
+        made._may_grow = [True]  # noqa: SLF001 - one of its own class
+        return made
+
+
+def state_of(copy: Any) -> Any:
+    """What of an element's copy stands among its list's states."""
+    return copy[1] if type(copy) is tuple else copy
+
+
+def extra_of(copy: Any) -> Any:
+    """What of an element's copy stands among its list's extras."""
+    return copy[2] if type(copy) is tuple else None
 
 
 class DictPart:

@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+from itertools import islice
+from operator import is_
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from langgraph_jsonl_checkpoint.values.parts import View
+    from langgraph_jsonl_checkpoint.values.parts import ListPart, View
 
 _STRAY = 8  # elements that are looked for elsewhere in the list before
 
 
-def runs_of(old: View, new: View) -> list[tuple[int, int]]:
+def runs_of(old: ListPart, new: View) -> list[tuple[int, int]]:
     """A list in terms of the one before: (begin, length) of each run that was there, (-1, length) for what is new."""
-    both = min(len(old.objects), len(new.objects))
-    if old.same(new, 0, both):
+    both = min(old.length, len(new.objects))
+    if _same_head(old, new, both):
         rest = len(new.objects) - both
         return [(0, both)] * bool(both) + [(-1, rest)] * bool(rest)
     return [*_merged(_stretches(old, new))]
 
 
-def _stretches(before: View, after: View) -> Iterator[tuple[int, int]]:
+def _same_head(old: ListPart, new: View, n: int) -> bool:
+    """Whether the first `n` elements are the same objects and hold the same."""
+
+    def head(column: list[object]) -> list[object]:
+        return column if len(column) == n else column[:n]
+
+    return (
+        all(islice(map(is_, old.objects, new.objects), n))
+        and head(old.states) == head(new.states)
+        and head(old.extras) == head(new.extras)
+    )
+
+
+def _stretches(before: ListPart, after: View) -> Iterator[tuple[int, int]]:
     old, new, strays = 0, 0, 0
-    olds, news = len(before.objects), len(after.objects)
+    olds, news = before.length, len(after.objects)
 
     def same(at: int, where: int) -> bool:
         return (

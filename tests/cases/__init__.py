@@ -1,0 +1,1 @@
+"""Public reports about LangGraph checkpointers, each as the smallest thing to try and its right result."""

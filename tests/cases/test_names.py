@@ -1,0 +1,262 @@
+"""Thread ids are data: each has a folder of its own under the root, whatever it looks like."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import re
+import unicodedata
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cases.graphs import ChatState, at, chain, config, ids, put, sequence
+from langgraph_jsonl_checkpoint import JsonlSaver
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cases.conftest import Access
+
+TRAVERSALS = [
+    *(
+        "../../x",
+        "../x",
+        "/etc/x",
+        "/",
+        "..",
+        ".",
+        "...",
+        "a/../b",
+        "a/b",
+        "a//b",
+        "a/./b",
+        "./a",
+        "~",
+        "~root/x",
+    ),
+    *("a\\b", "..\\..\\x", "C:\\x", "C:x", "\\\\host\\share", "%2e%2e%2f", "..%2fx", "%", "%%", "%25", "%41"),
+    *(
+        "a\0b",
+        "\0",
+        "",
+        " ",
+        " a",
+        "a ",
+        "\n",
+        "a\nb",
+        "-rf",
+        "*",
+        "?",
+        "a|b",
+        "a:b",
+        "$HOME",
+        "`id`",
+        "'",
+        '"',
+    ),
+]
+ALIKE = [
+    *(
+        "Alice",
+        "alice",
+        "ALICE",
+        "aLICE",
+        "%41lice",
+        "straße",
+        "strasse",
+        "STRASSE",
+        "ß",
+        "ss",
+        "İ",
+        "i̇",
+        "i",
+        "I",
+    ),
+    *(
+        "con",
+        "CON",
+        "con.txt",
+        "nul",
+        "NUL",
+        "com1",
+        "lpt9",
+        "aux",
+        "prn",
+        "a",
+        "a.",
+        "a..",
+        "a. ",
+        "a .",
+        ".a",
+    ),
+    *(
+        "\u00e9",
+        "e\u0301",
+        "\ufb01",
+        "fi",
+        "\u212b",
+        "\u00c5",
+        "A\u030a",
+        "\u017f",
+        "s",
+        "\uff41",
+        "\u03a9",
+        "\u2126",
+    ),
+    *(
+        "session.jsonl.zst",
+        "default",
+        "日本語",
+        "😀",
+        "\ud800",
+        "\udc80",
+        "\udcff",
+        "\ufeffa",
+        "\u202ea",
+        "a\u200bb",
+    ),
+]
+LONG = [
+    *(
+        "a" * 200,
+        "a" * 201,
+        "a" * 255,
+        "a" * 300,
+        "a" * 10_000,
+        "a" * 9_999 + "b",
+        "A" * 300,
+        "a" * 299 + "b",
+    ),
+    *("é" * 100, "é" * 300, "é" * 299 + "e", "😀" * 3000, "\0" * 300, "../" * 300, "x" * 99 + "%" * 200),
+]
+ALL = TRAVERSALS + ALIKE + LONG
+
+
+def test_the_lists_have_no_name_twice() -> None:
+    """Each of the ids below is another thread."""
+    assert len(set(ALL)) == len(ALL)
+
+
+def _folded(path: Path) -> str:
+    """A name as a file system may see it that folds case, normalises and drops trailing dots and spaces."""
+    folded = unicodedata.normalize("NFKD", path.parent.name).casefold()
+    return unicodedata.normalize("NFKD", folded).rstrip(". ").removesuffix(":")
+
+
+@pytest.mark.parametrize("names", [TRAVERSALS, ALIKE, LONG], ids=["traversals", "alike", "long"])
+def test_any_thread_id_comes_back_from_its_own_folder_under_the_root(root: Path, names: list[str]) -> None:
+    """conductr#282, areev: all under the root, all distinct after case folding, each with its own content."""
+    with JsonlSaver(root) as saver:
+        for number, name in enumerate(names):
+            stored = put(saver, at(number), {"name": f"{number}"}, thread_id=name)
+            assert stored == config(name, checkpoint_id=at(number))
+            saver.put_writes(stored, [("x", number)], "task")
+    with JsonlSaver(root) as saver:
+        for number, name in enumerate(names):
+            (found,) = saver.list(config(name))
+            assert found.config["configurable"]["thread_id"] == name
+            assert found.checkpoint["channel_values"] == {"name": f"{number}"}
+            assert saver.get_tuple(config(name)).pending_writes == [("task", "x", number)]
+        everything = {item.config["configurable"]["thread_id"]: item.checkpoint["id"] for item in saver.list(None)}
+        assert everything == {name: at(number) for number, name in enumerate(names)}
+        folders = [saver.path(name) for name in names]
+    assert len({_folded(path) for path in folders}) == len(names)
+    for path in folders:
+        assert path.parent.parent == root / "default"
+        assert path.resolve() == root.resolve() / "default" / path.parent.name / "session.jsonl.zst"
+        assert path.is_file()
+    assert sorted(os.listdir(root / "default")) == sorted(path.parent.name for path in folders)
+    assert os.listdir(root.parent) == [root.name]
+
+
+def test_a_folder_name_is_safe_on_every_file_system(root: Path) -> None:
+    """areev: bounded, plain ASCII, no reserved name, no trailing dot; to ask for it creates nothing."""
+    with JsonlSaver(root) as saver:
+        for name in ALL:
+            folder = saver.path(name).parent.name
+            assert re.fullmatch(r"[a-z0-9_%~.-]{1,240}", folder), ascii(name)
+            assert not re.fullmatch(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", folder), ascii(name)
+            assert not folder.endswith("."), ascii(name)
+            assert folder not in (".", ".."), ascii(name)
+            assert saver.path(name) == JsonlSaver(root).path(name)
+    assert not root.exists()
+
+
+def test_random_ids_have_distinct_folders(tmp_path: Path) -> None:
+    """conductr#282: 4,000 ids of the characters that make escapes collide."""
+    source = random.Random(7)
+    alphabet = "aA%~/.\\\0 2ef5é\u0301"
+    names = {"".join(source.choices(alphabet, k=source.randint(0, 6))) for _ in range(4000)}
+    names |= {prefix + "z" * 250 for prefix in itertools.islice(names, 200)}
+    with JsonlSaver(tmp_path) as saver:
+        assert len({_folded(saver.path(name)) for name in names}) == len(names)
+
+
+@pytest.mark.parametrize("name", ["../../x", "", "a\0b", "Alice", "\udc80", "é" * 5000])
+def test_a_graph_runs_under_any_thread_id(access: Access, name: str) -> None:
+    """conductr#282: a run, a second run after reopening, and the deletion of it."""
+    graph = access.graph(sequence(ChatState, ("n", lambda _: {"messages": [("ai", "ok")]})))
+    chain(access, 1, thread_id="alice")
+    graph.invoke({"messages": [("user", "one")]}, config(name))
+    access.reopen()
+    graph.invoke({"messages": [("user", "two")]}, config(name))
+    messages = graph.get_state(config(name)).values["messages"]
+    assert [message.content for message in messages] == ["one", "ok", "two", "ok"]
+    access.delete_thread(name)
+    assert access.get_tuple(config(name)) is None
+    assert ids(access.list(config("alice"))) == [at(0)]
+
+
+@pytest.mark.parametrize("names", [(7, "7"), ("7", 7)])
+def test_a_thread_id_that_is_a_number_is_its_text(access: Access, names: tuple) -> None:
+    """LangGraph PR#4281: written with 7, read with `"7"`, and the other way round."""
+    written, read = names
+    chain(access, 2, thread_id=written)
+    access.put_writes(config(written, checkpoint_id=at(1)), [("x", 1)], "task")
+    found = access.get_tuple(config(read))
+    assert (found.checkpoint["id"], found.pending_writes) == (at(1), [("task", "x", 1)])
+    assert ids(access.list(config(read))) == [at(1), at(0)]
+    assert [item.config["configurable"]["thread_id"] for item in access.list(None)] == ["7", "7"]
+    assert access.get_tuple(config("07")) is None
+    assert access.get_tuple(config("7.0")) is None
+    access.copy_thread(read, 8)
+    assert ids(access.list(config("8"))) == [at(1), at(0)]
+    access.prune([written])
+    assert ids(access.list(config(read))) == [at(1)]
+    access.delete_thread(read)
+    assert access.get_tuple(config(written)) is None
+
+
+@pytest.mark.parametrize("workspace", ["../../x", "/etc", "", "Default", "default ", "con", "é" * 300, "a/b", "."])
+def test_a_workspace_is_a_folder_of_its_own(root: Path, workspace: str) -> None:
+    """conductr#282: the same thread id in two workspaces is two threads, and no workspace leaves the root."""
+    with JsonlSaver(root) as plain, JsonlSaver(root, workspace=workspace) as saver:
+        put(plain, at(0), {"x": "default"})
+        put(saver, at(1), {"x": "workspace"})
+        path = saver.path("t")
+        assert path.resolve().parent.parent.parent == root.resolve()
+        assert path.parent.parent.name.casefold() != "default"
+        assert ids(plain.list(None)) == [at(0)]
+        assert ids(saver.list(None)) == [at(1)]
+    with JsonlSaver(root, workspace=workspace) as saver:
+        assert saver.get_tuple(config()).checkpoint["channel_values"] == {"x": "workspace"}
+    assert os.listdir(root.parent) == [root.name]
+
+
+def test_namespaces_and_ids_are_data_too(access: Access, root: Path) -> None:
+    """conductr#282: no namespace, checkpoint id, task id, channel or path makes a file or meets another."""
+    odd = ["../../x", "/etc/x", "a|b:c|d", "a\\b", "..", "a\0b", "Alice", "alice", "é", "%2f", "n" * 3000]
+    for name in odd:
+        stored = put(access, name, {name: [name]}, ns=name)
+        access.put_writes(stored, [(name, name)], name, name)
+    files = [names for _, _, names in os.walk(root) if names]
+    assert files == [["session.jsonl.zst"]]
+    access.reopen()
+    for name in odd:
+        found = access.get_tuple(config(ns=name))
+        assert found.config == config(ns=name, checkpoint_id=name)
+        assert found.checkpoint["channel_values"] == {name: [name]}
+        assert found.pending_writes == [(name, name, name)]
+        assert ids(access.list(config(ns=name))) == [name]

@@ -1,0 +1,94 @@
+"""The kernel calls of a log as places to die.
+
+A point has a name and a number: `arm("after write", 7)` kills this process when its seventh write has
+returned. SIGKILL runs no handler and flushes nothing; what the kernel has taken stays, the rest is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+write = os.write  # as it is, for what is no part of the log
+
+_counting = threading.Lock()
+_point = ""
+_left = 0
+_on_sync: Callable[[os.stat_result], None] = lambda _: None
+
+
+def arm(point: str, number: int, on_sync: Callable[[os.stat_result], None]) -> None:
+    """Die when `point` is reached for the given time; report the state of each file that was synced."""
+    global _point, _left, _on_sync
+    _point, _left, _on_sync = point, number, on_sync
+
+
+def reached(point: str) -> bool:
+    """Whether this is the point and the time."""
+    global _left  # noqa: PLW0603 (a process dies once)
+    if point != _point:
+        return False
+    with _counting:
+        _left -= 1
+        return _left == 0
+
+
+def die() -> None:
+    """End this process as an out-of-memory killer does."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_at(point: str) -> None:
+    """Die if this is the point and the time."""
+    if reached(point):
+        die()
+
+
+def watch() -> None:
+    """Put the points in place: before the package is imported, for it keeps some functions of `os`."""
+    for name in ("write", "pwrite"):
+        setattr(os, name, _watched_write(getattr(os, name)))
+    for name in ("fsync", "fdatasync"):
+        setattr(os, name, _watched_sync(getattr(os, name)))
+    for name in ("mkdir", "link", "unlink", "rename", "ftruncate"):
+        setattr(os, name, _watched_change(getattr(os, name)))
+
+
+def _watched_write(call: Callable[..., int]) -> Callable[..., int]:
+    def watched(fd: int, data: bytes, *offset: int) -> int:
+        die_at("before write")
+        if reached("begin of a write"):
+            call(fd, bytes(data)[:10], *offset)
+            die()
+        if reached("half a write"):
+            call(fd, bytes(data)[: len(data) // 2], *offset)
+            die()
+        written = call(fd, data, *offset)
+        die_at("after write")
+        return written
+
+    return watched
+
+
+def _watched_sync(call: Callable[[int], None]) -> Callable[[int], None]:
+    def watched(fd: int) -> None:
+        status = os.fstat(fd)
+        call(fd)
+        _on_sync(status)
+        die_at("after sync")
+
+    return watched
+
+
+def _watched_change(call: Callable[..., None]) -> Callable[..., None]:
+    def watched(*args: Any, **kwargs: Any) -> None:
+        die_at("before a change")
+        call(*args, **kwargs)
+        die_at("after a change")
+
+    return watched

@@ -1,0 +1,59 @@
+"""The machine loses power: what was not synced is gone.
+
+A killed process loses nothing that the kernel has. So these tests take away what was never synced, too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from script import THREAD
+
+from langgraph_jsonl_checkpoint import JsonlSaver
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Program, Run
+
+LOST = {
+    "gone": lambda unsynced: b"",
+    "half of it gone": lambda unsynced: unsynced[: len(unsynced) // 2],
+    "zeros": lambda unsynced: bytes(len(unsynced)),
+}
+
+
+def cut_power(log: Path, run: Run, lost: str) -> None:
+    """Leave of the log what a disk may have of it that has done no more than it was asked for."""
+    synced = {report["inode"]: report["size"] for report in run.of("synced")}
+    if not log.exists():
+        return
+    names = [log, *itertools.islice(log.parents, 3)]  # up to the root, whose own entry is the user's
+    if any(os.stat(name).st_ino not in synced for name in names):
+        shutil.rmtree(log.parents[1])
+        return
+    size = synced[log.stat().st_ino]
+    data = log.read_bytes()
+    log.write_bytes(data[:size] + LOST[lost](data[size:]))
+
+
+@pytest.mark.parametrize("lost", LOST)
+@pytest.mark.parametrize(("fsync", "kept"), [("checkpoint", ["put"]), ("always", ["put", "writes"])])
+def test_what_the_policy_promises_survives_a_power_cut(
+    program: Program, tmp_path: Path, fsync: str, kept: list[str], lost: str
+) -> None:
+    """After a power cut each put is there that had returned, and with fsync="always" each put_writes."""
+    for number in itertools.count(1):
+        root = tmp_path / str(number)
+        run = program.run(root, point="after write", number=number, fsync=fsync)
+        if not run.killed:
+            break
+        with JsonlSaver(root) as saver:
+            cut_power(saver.path(THREAD), run, lost)
+        promised = [report for report in run.reports if report["kind"] in kept]
+        program.check_resumes(root, run._replace(reports=promised), fsync=fsync)
+    assert number > 10
