@@ -55,7 +55,8 @@ def next_nodes(checkpoint: Mapping[str, Any]) -> list[str]:
         if (node := _triggered(channel, value)) is not None:
             lead_to(node, channel)
     for node, channel in ((n, c) for n, channels in seen.items() for c in channels):
-        if not node.startswith("__") and not _waits(values.get(channel)):
+        # An emptied join has a new version, too.
+        if not node.startswith("__") and not channel.startswith(_JOIN) and not _waits(values.get(channel)):
             lead_to(node, channel)
     sends = values.get(TASKS)
     found |= {s.node: None for s in (sends if isinstance(sends, list) else ()) if isinstance(s, Send)}

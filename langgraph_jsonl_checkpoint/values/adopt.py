@@ -106,23 +106,32 @@ class Adopter:
 
 def copy_of(value: Any) -> Any:
     """The copy of a value that was read, as freezing it would give; `NEVER` if any of it cannot be compared."""
+    try:
+        return _copy(value)
+    except _NeverEqualError:
+        return NEVER
+
+
+class _NeverEqualError(Exception):
+    """Something in a value cannot be compared."""
+
+
+def _copy(value: Any) -> Any:
     kind = type(value)
     if kind is str or value is None:
         return value
-    if kind in EMPTY and not value:
-        return EMPTY[kind]
-    if kind is dict:
-        copies = {k: copy_of(v) for k, v in value.items()}
-        return NEVER if any(c is NEVER for c in copies.values()) else copies
-    if kind is list:
-        rows = [copy_of(v) for v in value]
-        return NEVER if any(c is NEVER for c in rows) else rows
+    if kind in EMPTY:
+        if not value:
+            return EMPTY[kind]
+        return {k: _copy(v) for k, v in value.items()} if kind is dict else [_copy(v) for v in value]
     if kind in messages.KNOWN:
-        fields, extra = copy_of(value.__dict__), copy_of(value.__pydantic_extra__)
-        if fields is not NEVER and value.__dict__.get(COUNTS):
+        fields = {k: v if type(v) is str or v is None else _copy(v) for k, v in value.__dict__.items()}
+        if fields.get(COUNTS):
             fields[COUNTS] = _live(fields[COUNTS])
-        return NEVER if fields is NEVER or extra is NEVER else (kind, fields, extra)
-    return Is(value) if kind in (int, float, bool) or kind in types.FIXED else NEVER
+        return kind, fields, _copy(value.__pydantic_extra__)
+    if kind in _SCALARS or kind in types.FIXED:
+        return Is(value)
+    raise _NeverEqualError
 
 
 def refrozen(item: Item) -> Any:

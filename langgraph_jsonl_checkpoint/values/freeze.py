@@ -6,6 +6,7 @@ to anyone who could change it.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage
@@ -173,10 +174,8 @@ class Freezer:
             return {}, {}, 2
         if set(map(type, value)) != _TEXT or _looks_like_a_tag(value):
             return self._tag("$dict", [[k, v] for k, v in value.items()])
-        if set(map(type, value.values())) == _TEXT:  # versions, say: no need to look at each
-            size = 2 + sum(map(len, value)) + sum(map(len, value.values())) + 6 * len(value)
-            if size < large and max(map(len, value.values())) < LARGE - 2:
-                return value, value, size
+        if (size := _texts(value)) < large:
+            return value, value, size
         # What was written for this very dict, if anything: of an identity that was given away, the keys differ.
         found = self._known.find_container(live)
         if type(found) is not DictPart or found.parts.keys() != value.keys():
@@ -305,6 +304,13 @@ def _scalars(value: list[Any]) -> tuple[Any, Any, int] | None:
         return None
     made = ListPart(value, View(value, Scalars(value), []))
     return made, made.states, REFERENCE
+
+
+def _texts(value: dict[str, Any]) -> int:
+    """The size of a dict of small strings, such as versions, which are not worth a look at each; else more than any."""
+    if set(map(type, value.values())) != _TEXT or max(map(len, value.values())) >= LARGE - 2:
+        return sys.maxsize
+    return 2 + sum(map(len, value)) + sum(map(len, value.values())) + 6 * len(value)
 
 
 def _looks_like_a_tag(value: dict[str, Any]) -> bool:

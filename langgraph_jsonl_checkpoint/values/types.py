@@ -42,6 +42,8 @@ _ADDRESSES: dict[str, Any] = {
 def tag_text(text: str) -> Any:
     """A string as a tree: itself, unless it holds lone surrogates, which JSON must not."""
     text = str.__str__(text)
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:
