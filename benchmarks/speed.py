@@ -3,7 +3,7 @@
 The exact `put` and `put_writes` calls of a chat are played to all savers at once: each superstep goes to
 every one of them, in an order that changes, before the next begins. A disk's sync differs tenfold from one
 minute to the next, so only ratios within a run mean anything. SqliteSaver syncs every call, as
-`fsync="always"` does. Each turn of the chat begins with fresh messages, as with every saver that stores them.
+`fsync="always"` does.
 """
 
 from __future__ import annotations

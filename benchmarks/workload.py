@@ -114,15 +114,28 @@ class Call(NamedTuple):
 
 
 class Recorder(InMemorySaver):
-    """Keeps the calls. It is a real saver, so that a turn begins with fresh messages, as with every other."""
+    """Keeps the calls.
+
+    A turn goes on with the very messages of the turn before: each saver recognises those that it handed out itself,
+    and the calls are played to several.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.supersteps: list[list[Call]] = [[]]
+        self._values: dict[str, dict[str, Any]] = {}
+
+    def get_tuple(self, config: Any) -> Any:
+        """What was put, the objects themselves."""
+        found = super().get_tuple(config)
+        if found is not None:
+            found.checkpoint["channel_values"] = dict(self._values[found.checkpoint["id"]])
+        return found
 
     def put(self, *arguments: Any) -> Any:
         """A superstep ends with its checkpoint."""
         self.supersteps[-1].append(Call("put", arguments))
+        self._values[arguments[1]["id"]] = arguments[1]["channel_values"]
         self.supersteps.append([])
         return super().put(*arguments)
 

@@ -348,12 +348,15 @@ class JsonlSaver(BaseCheckpointSaver[Any]):
             return Reader(session, self._serde(thread_id))
 
     def _serde(self, thread_id: str) -> Serde:
+        return Serde(self.serde, thread_id, seals=self._seals)
+
+    @property
+    def _seals(self) -> bool:
         # A subclass of somebody else's may be there to hide what it stores.
-        return Serde(self.serde, thread_id, seals=type(self.serde) not in (JsonPlusSerializer, TypedSerializer))
+        return type(self.serde) not in (JsonPlusSerializer, TypedSerializer)
 
     def _seal(self, thread_id: str) -> Any:
-        serde = self._serde(thread_id)
-        return serde.seal if serde.seals else None
+        return self._serde(thread_id).seal if self._seals else None
 
     def _synced(self, *, ends_step: bool) -> bool | None:
         return None if self._fsync == "never" else self._fsync == "always" or ends_step

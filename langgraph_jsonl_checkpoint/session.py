@@ -89,6 +89,7 @@ class Session:
         self._position = journal.Position()
         self._writers: set[str] = set()
         self._failure: Exception | None = None
+        self._recovered: records.Recovered | None = None
 
     # --- reading
 
@@ -163,15 +164,18 @@ class Session:
         commits, position, problem = journal.follow(data, start)
         if problem is not None and not problem.torn and start.offset:
             # Before it is called damage, read it from its begin: a writer may have taken back what we had read.
-            file = self._file
-            self._file = None
-            self.forget()
-            self._file = file
+            self._reread(self._file)
             return self._follow(size)
         for commit in commits:
             self._apply(commit)
         self._position = position
         return problem
+
+    def _reread(self, file: local.LogFile) -> None:
+        """Drop all that is known of the log, but keep it open, locked or not."""
+        self._file = None
+        self.forget()
+        self._file = file
 
     def _check_header(self, data: bytes) -> None:
         """The version comes before everything else, then whether this is the session that its place says."""
@@ -251,35 +255,57 @@ class Session:
             ) from self._failure
         for _ in range(_ATTEMPTS):
             existed = self.exists
-            if self._open() is None:
+            if (file := self._locked()) is None:
                 if existed:
                     self._failure = DeletedSessionError(f"{self.identity.path} was deleted during a run")
                     return False
                 if self._create(make, seal, sync=sync):
                     return True
                 continue
-            assert self._file is not None  # noqa: S101 - _open has just said so
-            with self._file.locked():
-                size = self._file.size()
-                if size is None or size < self._position.offset:
-                    continue
-                self._append(size, make, seal, sync=bool(sync))
-                return True
+            try:
+                self._append(file, make, seal, sync=bool(sync))
+            finally:
+                file.unlock()
+            return True
         raise DeletedSessionError(f"{self.identity.path} was replaced {_ATTEMPTS} times during one call; try again")
 
-    def _append(self, size: int, make: Callable[[Page], list[records.Record]], seal: Any, *, sync: bool) -> None:
-        file = self._file
-        assert file is not None  # noqa: S101
+    def _locked(self) -> local.LogFile | None:
+        """The log, locked, and read up to its end; None if there is none."""
+        for _ in range(_ATTEMPTS):
+            if self._file is None and self._open() is None:
+                return None
+            file = self._file
+            assert file is not None  # noqa: S101 - _open has just said so
+            size = file.lock()
+            if size is None:
+                self.forget()
+                continue
+            try:
+                self._catch_up(file, size)
+            except BaseException:
+                file.unlock()
+                raise
+            return file
+        raise DeletedSessionError(f"{self.identity.path} was replaced {_ATTEMPTS} times during one call; try again")
+
+    def _catch_up(self, file: local.LogFile, size: int) -> None:
+        """Read what others appended. A torn end is moved aside: whoever wrote it holds no lock, so is dead."""
+        if size < self._position.offset:
+            self._reread(file)
         problem = self._follow(size)
-        recovered = None
-        if problem is not None:
-            if not problem.torn:
-                raise self._corrupt(problem.offset, problem.reason)
-            recovered = self._repair(file, problem.offset, size)
-        page, made = self._make(make, seal)
-        if not made and recovered is None:
+        if problem is None:
             return
-        opens = [self._opening(recovered)] if recovered or self.identity.writer not in self._writers else []
+        if not problem.torn:
+            raise self._corrupt(problem.offset, problem.reason)
+        self._recovered = self._repair(file, problem.offset, size)
+
+    def _append(
+        self, file: local.LogFile, make: Callable[[Page], list[records.Record]], seal: Any, *, sync: bool
+    ) -> None:
+        page, made = self._make(make, seal)
+        if not made and self._recovered is None:
+            return
+        opens = [self._opening()] if self._recovered or self.identity.writer not in self._writers else []
         everything = [*opens, *page.records, *made]
         before = self._position
         frame, after = journal.commit(before, self._lines(before.seq, everything))
@@ -309,7 +335,7 @@ class Session:
             thread_id=tag_text(self.identity.thread_id),
             workspace=tag_text(self.identity.workspace),
         )
-        everything = [self._opening(None), *page.records, *made]
+        everything = [self._opening(), *page.records, *made]
         first, position = journal.commit(journal.Position(), self._lines(0, [header]))
         frame, after = journal.commit(position, self._lines(1, everything))
         try:
@@ -340,31 +366,21 @@ class Session:
             CorruptSessionError: The log is damaged.
             OSError: The new generation could not be written; the old one is as it was.
         """
-        for _ in range(_ATTEMPTS):
-            self.refresh()
-            if self._file is None:
+        file = self._locked()
+        if file is None:
+            return False
+        try:
+            planned = plan([line for commit in self.read_all() for line in commit])
+            if planned is None or self.header is None:
                 return False
-            with self._file.locked():
-                size = self._file.size()
-                if size is None or size < self._position.offset:
-                    continue
-                problem = self._follow(size)
-                if problem is not None:
-                    if not problem.torn:
-                        raise self._corrupt(problem.offset, problem.reason)
-                    self._repair(self._file, problem.offset, size)
-                assert self.header is not None  # noqa: S101 - a log that was followed has one
-                planned = plan([line for commit in self.read_all() for line in commit])
-                if planned is None:
-                    return False
-                prune, lines = planned
-                ts = _now()
-                self.header.generation += 1
-                head = records.line(0, ts, self.header)
-                local.replace(self.identity.path, journal.pack(head, [records.line(0, ts, prune), *lines]))
-            self.forget()
-            return True
-        raise DeletedSessionError(f"{self.identity.path} was replaced {_ATTEMPTS} times during one call; try again")
+            prune, lines = planned
+            ts = _now()
+            head = records.line(0, ts, msgspec.structs.replace(self.header, generation=self.header.generation + 1))
+            local.replace(self.identity.path, journal.pack(head, [records.line(0, ts, prune), *lines]))
+        finally:
+            file.unlock()
+        self.forget()
+        return True
 
     def _make(self, make: Callable[[Page], list[records.Record]], seal: Any) -> tuple[Page, list[records.Record]]:
         page = self.book.page(seal)
@@ -383,6 +399,7 @@ class Session:
         for seq, record in enumerate(everything, after.seq - len(everything)):
             self.checkpoints.apply(record, seq)
         self._writers.add(self.identity.writer)
+        self._recovered = None
         self._position = after
 
     def _repair(self, file: local.LogFile, offset: int, size: int) -> records.Recovered:
@@ -392,13 +409,13 @@ class Session:
         file.sync()
         return records.Recovered(offset=offset, bytes=size - offset, file=name)
 
-    def _opening(self, recovered: records.Recovered | None) -> records.Open:
+    def _opening(self) -> records.Open:
         return records.Open(
             writer=self.identity.writer,
             pid=os.getpid(),
             host=platform.node(),
             versions=_versions(),
-            recovered=recovered,
+            recovered=self._recovered,
         )
 
     def _lines(self, seq: int, everything: list[records.Record]) -> list[bytes]:

@@ -42,7 +42,8 @@ class Checkpoints:
             # The greatest id is the newest, not the last one written: ids of several processes interleave.
             if name >= self._newest.get(ns, ""):
                 self._newest[ns] = name
-            self.ended = None
+            if self.ended is not None and self.ended.checkpoint != record.id:
+                self.ended = None  # the run goes on; an interrupt may come before the checkpoint that it is about
         elif type(record) is records.Writes:
             task, path = untag_text(record.task), untag_text(record.path)
             known = self._writes.setdefault((untag_text(record.ns), untag_text(record.checkpoint)), {})

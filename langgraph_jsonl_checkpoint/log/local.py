@@ -10,14 +10,10 @@ import contextlib
 import errno
 import os
 import secrets
-from typing import TYPE_CHECKING
 
 from filelock import lock_descriptor, unlock_descriptor
 
 from langgraph_jsonl_checkpoint.log import names
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LOG = "session.jsonl.zst"
 _POLL = 0.001  # seconds between two tries for a contended lock
@@ -62,17 +58,29 @@ class LogFile:
             return None
         return here.st_size
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the session's lock. It dies with the process, so a dead writer never blocks."""
-        if not lock_descriptor(self._fd, blocking=False):  # nearly always free, and then cheaper to ask for
-            lock_descriptor(self._fd, poll_interval=_POLL)
+    def lock(self) -> int | None:
+        """Wait for the session's lock, which dies with its process, so that a dead writer never blocks.
+
+        Returns:
+            The size, which nobody else changes now; None, and no lock, if this is no longer the log.
+        """
         try:
-            yield
-        finally:
-            # A closed descriptor has given the lock back already; flock refuses -1 with a ValueError.
-            with contextlib.suppress(OSError, ValueError):
-                unlock_descriptor(self._fd)
+            if not lock_descriptor(self._fd, blocking=False):  # nearly always free, and then cheaper to ask for
+                lock_descriptor(self._fd, poll_interval=_POLL)
+        except (OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno != errno.EBADF:
+                raise
+            return None  # somebody closed the descriptor
+        size = self.size()
+        if size is None:
+            self.unlock()
+        return size
+
+    def unlock(self) -> None:
+        """Give the lock back."""
+        # A closed descriptor has given it back already; flock refuses -1 with a ValueError.
+        with contextlib.suppress(OSError, ValueError):
+            unlock_descriptor(self._fd)
 
     def read(self, offset: int, end: int) -> bytes:
         """The bytes from `offset` to `end`, or to the file's end if that comes first."""

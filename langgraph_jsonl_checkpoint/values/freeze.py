@@ -307,7 +307,7 @@ def _scalars(value: list[Any]) -> tuple[Any, Any, int] | None:
 
 
 def _texts(value: dict[str, Any]) -> int:
-    """The size of a dict of small strings, such as versions, which are not worth a look at each; else more than any."""
+    """The size of a dict of small strings, such as versions, which needs no look at each; else more than any."""
     if set(map(type, value.values())) != _TEXT or max(map(len, value.values())) >= LARGE - 2:
         return sys.maxsize
     return 2 + sum(map(len, value)) + sum(map(len, value.values())) + 6 * len(value)
