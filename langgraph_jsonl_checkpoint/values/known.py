@@ -19,7 +19,7 @@ class Known:
     full, which bounds what is kept alive.
     """
 
-    def __init__(self, items: int = 4096, size: int = 32 << 20) -> None:
+    def __init__(self, items: int = 2048, size: int = 4 << 20) -> None:
         self._limits = items, size
         self._young: dict[int, Item] = {}
         self._old: dict[int, Item] = {}
