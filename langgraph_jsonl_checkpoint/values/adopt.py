@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from langgraph_jsonl_checkpoint.values import messages, ranges, types
-from langgraph_jsonl_checkpoint.values.freeze import COUNTS, Freezer
+from langgraph_jsonl_checkpoint.values.freeze import Freezer
 from langgraph_jsonl_checkpoint.values.known import Known
 from langgraph_jsonl_checkpoint.values.parts import (
     EMPTY,
@@ -21,6 +21,7 @@ from langgraph_jsonl_checkpoint.values.parts import (
     ListPart,
     Scalars,
     View,
+    copy_of_number,
     extra_of,
     is_plain,
     state_of,
@@ -126,10 +127,10 @@ def _copy(value: Any) -> Any:
         return {k: _copy(v) for k, v in value.items()} if kind is dict else [_copy(v) for v in value]
     if kind in messages.KNOWN:
         fields = {k: v if type(v) is str or v is None else _copy(v) for k, v in value.__dict__.items()}
-        if fields.get(COUNTS):
-            fields[COUNTS] = _live(fields[COUNTS])
         return kind, fields, _copy(value.__pydantic_extra__)
-    if kind in _SCALARS or kind in types.FIXED:
+    if kind in _SCALARS:
+        return copy_of_number(value)
+    if kind in types.FIXED:
         return Is(value)
     raise _NeverEqualError
 

@@ -22,6 +22,7 @@ from langgraph_jsonl_checkpoint.values.parts import (
     ListPart,
     Scalars,
     View,
+    copy_of_number,
     extra_of,
     is_plain,
     is_unchanged,
@@ -41,8 +42,6 @@ LARGE_FIELD = 1024  # the same for a record's own fields, which should stay read
 _WORTH_FINDING = 48  # bytes from which an element of a list gets a number that its equals can share
 _INT64 = 1 << 63
 _TEXT = {str}
-# Token counts of a message: whether 12 is an int or an equal float is nobody's state, and C compares them faster.
-COUNTS = "usage_metadata"
 
 
 class Freezer:
@@ -71,12 +70,12 @@ class Freezer:
         if value is None:
             return None, None, 4
         if kind is bool:
-            return value, Is(value), 5
+            return value, copy_of_number(value), 5
         if kind is int:
-            return (value if -_INT64 <= value < _INT64 else {"$int": hex(value)}), Is(value), 12
+            return (value if -_INT64 <= value < _INT64 else {"$int": hex(value)}), copy_of_number(value), 12
         if kind is float:
             finite = value - value == 0.0
-            return (value if finite else {"$float": repr(value)}), Is(value), 18
+            return (value if finite else {"$float": repr(value)}), copy_of_number(value), 18
         if kind is dict:
             return self._dict(value, before, large)
         if kind is list:
@@ -117,8 +116,7 @@ class Freezer:
         size = 40
         for source in (fields, extra):
             for name, field in source.items():
-                part, copy, n = self._plain(field)
-                source[name] = part if name == COUNTS else copy
+                part, source[name], n = self._plain(field)
                 if name in stored:
                     tree[name] = part
                     size += n

@@ -9,9 +9,9 @@ A frozen value is a *part*, which shares the leaves (strings, numbers) of the li
 
 Beside each part stands a *copy*: the value again, in the shape that lets `copy == look(value)` tell, mostly in C and
 by comparing pointers, whether an object that was written still is what it was. Another object, equal or not, is
-frozen and its text compared. So only a change in place can hide behind equality: numbers compare with their type
-(`1 == True` must not pass), what cannot be compared never equals, and only deep inside a value does a dict whose keys
-were put in another order in place count as unchanged.
+frozen and its text compared. So only a change in place can hide behind equality: 0 and 1 compare with their type
+(`1 == True` must not pass), what cannot be compared never equals; but a 2 that becomes 2.0 in place, or a dict deep
+inside a value whose keys are put in another order in place, counts as unchanged.
 """
 
 from __future__ import annotations
@@ -48,6 +48,11 @@ class Is:
         return kind is not float or repr(other) == repr(leaf)  # -0.0 == 0.0
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def copy_of_number(value: float) -> Any:
+    """A number's copy: itself, which C compares, unless a bool may equal it."""
+    return Is(value) if value in (0, 1) else value
 
 
 class _Never:
