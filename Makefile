@@ -3,15 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all lint bench upstream clean
+.PHONY: demo test lint bench upstream clean
 
 demo: $(VENV)/installed  ## an agent is killed with -9 and goes on from its thread id
 	$(BIN)/python examples/demo.py
 
-test: $(VENV)/installed  ## the tests, without the slow ones
-	$(BIN)/python -m pytest -q -n auto -m "not slow"
-
-test-all: $(VENV)/installed
+test: $(VENV)/installed  ## the tests
 	$(BIN)/python -m pytest -q -n auto
 
 lint: $(VENV)/installed
