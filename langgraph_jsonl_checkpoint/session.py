@@ -7,14 +7,11 @@ ones until the log has been read anew.
 
 from __future__ import annotations
 
-import os
-import platform
 import threading
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, lru_cache
-from importlib.metadata import version
+from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -24,34 +21,20 @@ from langgraph_jsonl_checkpoint.errors import (
     DeletedSessionError,
     FailedSessionError,
     UnsupportedVersionError,
+    ValueEncodingError,
 )
 from langgraph_jsonl_checkpoint.folds.checkpoints import Checkpoints
-from langgraph_jsonl_checkpoint.log import frames, journal, local, records
+from langgraph_jsonl_checkpoint.identity import version_of
+from langgraph_jsonl_checkpoint.log import journal, local, records
 from langgraph_jsonl_checkpoint.values.book import Book, Page
 from langgraph_jsonl_checkpoint.values.known import Known
-from langgraph_jsonl_checkpoint.values.types import tag_text, untag_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
+
+    from langgraph_jsonl_checkpoint.identity import Identity
 
 _ATTEMPTS = 100  # how often a session may be created, replaced or deleted under one call
-
-
-@dataclass(frozen=True)
-class Identity:
-    """Which session this is, and who writes it.
-
-    Attributes:
-        path: The log file.
-        thread_id: The thread.
-        workspace: The group of threads that it belongs to.
-        writer: The id of the saver that writes here.
-    """
-
-    path: str
-    thread_id: str
-    workspace: str
-    writer: str
 
 
 class Shadow(NamedTuple):
@@ -160,14 +143,13 @@ class Session:
         start = self._position
         data = self._file.read(start.offset, size)
         if not start.offset:
-            self._check_header(data)
+            self._check_version(data)
         commits, position, problem = journal.follow(data, start)
         if problem is not None and not problem.torn and start.offset:
             # Before it is called damage, read it from its begin: a writer may have taken back what we had read.
             self._reread(self._file)
             return self._follow(size)
-        for commit in commits:
-            self._apply(commit)
+        self._apply(commits)
         self._position = position
         return problem
 
@@ -177,13 +159,11 @@ class Session:
         self.forget()
         self._file = file
 
-    def _check_header(self, data: bytes) -> None:
-        """The version comes before everything else, then whether this is the session that its place says."""
+    def _check_version(self, data: bytes) -> None:
+        """The version comes before everything else."""
         try:
-            text, _ = frames.read(memoryview(data), 0)
-            head = msgspec.json.decode(text.split(b"\n", 1)[0])
-            found = head["format"], head["version"]
-        except (frames.BadFrameError, msgspec.DecodeError, LookupError, TypeError) as error:
+            found = version_of(data)
+        except ValueError as error:
             raise self._corrupt(0, f"it has no header ({error})") from None
         if found != (records.FORMAT, records.VERSION):
             raise UnsupportedVersionError(
@@ -191,39 +171,33 @@ class Session:
                 f"{records.FORMAT!r} version {records.VERSION}. Upgrade the package that reads it."
             )
 
-    def _apply(self, lines: Sequence[journal.Line]) -> None:
-        for seq, line in enumerate(lines, self._position.seq):
-            try:
-                record = records.parse(line.kind, line.text)
-                if isinstance(record, records.Message | records.Value):
-                    self.book.add(record)
-                elif isinstance(record, records.Session):
-                    self._identify(record)
-                elif isinstance(record, records.Open):
-                    self._writers.add(record.writer)
-                elif record is not None:
-                    self.checkpoints.apply(record, seq)
-            except LookupError:
-                raise UnsupportedVersionError(
-                    f"{self.identity.path} holds a record of type {line.kind!r} (seq {seq}) that this version does "
-                    "not know and must not ignore. Upgrade the package that reads it."
-                ) from None
-            except (msgspec.DecodeError, ValueError, TypeError) as error:
-                raise self._corrupt(
-                    self._position.offset, f"a record is not what its type says ({error})", seq
-                ) from error
-        self._position = self._position._replace(seq=self._position.seq + len(lines))
+    def _apply(self, commits: list[list[journal.Line]]) -> None:
+        """Let the folds take in what comes next; if they cannot, nothing is known of the log."""
+        seq = self._position.seq
+        kind, text = "", b""
+        try:
+            for kind, text in chain.from_iterable(commits):
+                self._take(records.parse(kind, text), seq)
+                seq += 1
+        except LookupError:
+            self.forget()
+            raise UnsupportedVersionError(
+                f"{self.identity.path} holds a record of type {kind!r} (seq {seq}) that this version does not know "
+                "and must not ignore. Upgrade the package that reads it."
+            ) from None
+        except (msgspec.DecodeError, ValueError, TypeError) as error:
+            reason = f"a record is not what its type says ({error})"
+            raise self._corrupt(self._position.offset, reason, seq) from error
 
-    def _identify(self, header: records.Session) -> None:
-        if self._position.seq:
-            raise ValueError("a second header")
-        names = untag_text(header.thread_id), untag_text(header.workspace)
-        if names != (self.identity.thread_id, self.identity.workspace):
-            raise ValueError(
-                f"the log is of thread {names[0]!r} in workspace {names[1]!r}, and lies where "
-                f"{self.identity.thread_id!r} in {self.identity.workspace!r} belongs"
-            )
-        self.header = header
+    def _take(self, record: records.Record | None, seq: int) -> None:
+        if isinstance(record, (records.Message, records.Value)):
+            self.book.add(record)
+        elif isinstance(record, records.Session):
+            self.header = self.identity.checked(record, seq)
+        elif isinstance(record, records.Open):
+            self._writers.add(record.writer)
+        elif record is not None:
+            self.checkpoints.apply(record, seq)
 
     def _corrupt(self, offset: int, reason: str, seq: int | None = None) -> CorruptSessionError:
         error = CorruptSessionError(self.identity.path, offset, self._position.seq if seq is None else seq, reason)
@@ -302,13 +276,11 @@ class Session:
     def _append(
         self, file: local.LogFile, make: Callable[[Page], list[records.Record]], seal: Any, *, sync: bool
     ) -> None:
-        page, made = self._make(make, seal)
-        if not made and self._recovered is None:
-            return
-        opens = [self._opening()] if self._recovered or self.identity.writer not in self._writers else []
-        everything = [*opens, *page.records, *made]
         before = self._position
-        frame, after = journal.commit(before, self._lines(before.seq, everything))
+        commit = self._compose(before, make, seal)
+        if commit is None:
+            return
+        page, everything, frame, after = commit
         try:
             file.write(frame, before.offset)
             if sync:
@@ -326,18 +298,12 @@ class Session:
 
     def _create(self, make: Callable[[Page], list[records.Record]], seal: Any, *, sync: bool | None) -> bool:
         """Create the log with its first commit; False if another writer was faster."""
-        page, made = self._make(make, seal)
-        if not made:
-            return True
-        header = records.Session(
-            format=records.FORMAT,
-            version=records.VERSION,
-            thread_id=tag_text(self.identity.thread_id),
-            workspace=tag_text(self.identity.workspace),
-        )
-        everything = [self._opening(), *page.records, *made]
+        header = self.identity.header()
         first, position = journal.commit(journal.Position(), self._lines(0, [header]))
-        frame, after = journal.commit(position, self._lines(1, everything))
+        commit = self._compose(position, make, seal)
+        if commit is None:
+            return True
+        page, everything, frame, after = commit
         try:
             local.create(self.identity.path, first + frame, sync=sync is not None)
             self._file = local.LogFile(self.identity.path)
@@ -382,12 +348,24 @@ class Session:
         self.forget()
         return True
 
-    def _make(self, make: Callable[[Page], list[records.Record]], seal: Any) -> tuple[Page, list[records.Record]]:
+    def _compose(
+        self, before: journal.Position, make: Callable[[Page], list[records.Record]], seal: Any
+    ) -> tuple[Page, list[records.Record], bytes, journal.Position] | None:
+        """A commit that follows `before`: its page, records, frame and position; None if it is empty."""
         page = self.book.page(seal)
         try:
-            return page, make(page)
-        except BaseException:
+            made = make(page)
+            if not made and self._recovered is None:
+                return None
+            if self._recovered or self.identity.writer not in self._writers:
+                made = [self.identity.opening(self._recovered), *page.records, *made]
+            else:
+                made = [*page.records, *made]
+            return page, made, *journal.commit(before, self._lines(before.seq, made))
+        except BaseException as error:
             page.drop()
+            if isinstance(error, OverflowError):
+                raise ValueEncodingError(f"{error}; nothing was stored. Store large values outside.") from None
             raise
 
     def _fail(self, error: BaseException, page: Page) -> None:
@@ -409,15 +387,6 @@ class Session:
         file.sync()
         return records.Recovered(offset=offset, bytes=size - offset, file=name)
 
-    def _opening(self) -> records.Open:
-        return records.Open(
-            writer=self.identity.writer,
-            pid=os.getpid(),
-            host=platform.node(),
-            versions=_versions(),
-            recovered=self._recovered,
-        )
-
     def _lines(self, seq: int, everything: list[records.Record]) -> list[bytes]:
         ts = _now()
         return [records.line(i, ts, record) for i, record in enumerate(everything, seq)]
@@ -431,9 +400,3 @@ def _now() -> str:
 @lru_cache(1)
 def _second(seconds: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-
-
-@cache
-def _versions() -> dict[str, str]:
-    names = ("langgraph", "langgraph-checkpoint", "langchain-core", "langgraph-jsonl-checkpoint")
-    return {"python": platform.python_version(), **{name: version(name) for name in names}}

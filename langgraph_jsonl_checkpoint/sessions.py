@@ -14,8 +14,9 @@ import msgspec
 from langgraph.checkpoint.base.id import uuid6
 
 from langgraph_jsonl_checkpoint.errors import ClosedSaverError
+from langgraph_jsonl_checkpoint.identity import Identity
 from langgraph_jsonl_checkpoint.log import frames, local, names
-from langgraph_jsonl_checkpoint.session import Identity, Session
+from langgraph_jsonl_checkpoint.session import Session
 from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
@@ -54,6 +55,10 @@ class Sessions:
         """The thread's log file."""
         return local.log_path(self.root, self.workspace, thread_id)
 
+    def identity(self, thread_id: str) -> Identity:
+        """The identity of a thread's session, with this saver as its writer."""
+        return Identity(self.path(thread_id), thread_id, self.workspace, self.writer)
+
     def version(self) -> str:
         """A string that no other call, in this process or another, gets."""
         return f"{self.writer}-{next(self._versions):x}"
@@ -64,8 +69,7 @@ class Sessions:
             raise ClosedSaverError("the saver is closed; make a new JsonlSaver on the same directory")
         session = self._open.get(thread_id)
         if session is None:
-            identity = Identity(self.path(thread_id), thread_id, self.workspace, self.writer)
-            session = self._open.setdefault(thread_id, Session(identity))
+            session = self._open.setdefault(thread_id, Session(self.identity(thread_id)))
         session.used = next(self._clock)
         return session
 

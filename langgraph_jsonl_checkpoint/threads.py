@@ -81,11 +81,7 @@ def copy(sessions: Sessions, serde: Callable[[str], Serde], source: str, target:
         lines = [line for commit in session.read_all() for line in commit]
         header = session.header
     assert header is not None  # noqa: S101 - a session that exists has one
-    head = records.Session(
-        format=records.FORMAT,
-        version=records.VERSION,
-        thread_id=tag_text(target),
-        workspace=header.workspace,
+    head = sessions.identity(target).header(
         delegation_depth=header.delegation_depth,
         parent=header.parent,
         forked_from={"thread_id": tag_text(source), "seq": len(lines) - 1},

@@ -31,13 +31,15 @@ class LogFile:
             OSError: It cannot be opened, or a symbolic link stands in its place.
         """
         flags = os.O_CLOEXEC | os.O_NOFOLLOW
+        self._refused: OSError | None = None
         try:
             self._fd = os.open(path, os.O_RDWR | flags)
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
-            # A log on a read-only medium can still be read; an append then fails on the descriptor.
+            # A log on a read-only medium can still be read.
             self._fd = os.open(path, os.O_RDONLY | flags)
+            self._refused = error
         self.path = path
         status = os.fstat(self._fd)
         self._identity = status.st_dev, status.st_ino
@@ -94,7 +96,13 @@ class LogFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def write(self, data: bytes, offset: int) -> None:
-        """Write all of `data` at `offset`, which is the end."""
+        """Write all of `data` at `offset`, which is the end.
+
+        Raises:
+            OSError: It cannot be written; PermissionError if the log could only be opened to be read.
+        """
+        if self._refused is not None:
+            raise self._refused
         view = memoryview(data)
         while view:
             done = os.pwrite(self._fd, view[:_CHUNK], offset)

@@ -1,0 +1,84 @@
+"""Which session a log is, and who writes it: its header and its `open` records."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+
+from langgraph_jsonl_checkpoint.log import frames, records
+from langgraph_jsonl_checkpoint.values.types import tag_text, untag_text
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Which session, and who writes it.
+
+    Attributes:
+        path: The log file.
+        thread_id: The thread.
+        workspace: The group of threads that it belongs to.
+        writer: The id of the saver that writes here.
+    """
+
+    path: str
+    thread_id: str
+    workspace: str
+    writer: str
+
+    def header(self, **more: Any) -> records.Session:
+        """The header of a new log; `more` are fields that are not at their default."""
+        return records.Session(
+            format=records.FORMAT,
+            version=records.VERSION,
+            thread_id=tag_text(self.thread_id),
+            workspace=tag_text(self.workspace),
+            **more,
+        )
+
+    def checked(self, header: records.Session, seq: int) -> records.Session:
+        """The header that a log has; its place must be the one where its session belongs.
+
+        Raises:
+            ValueError: It is another session's, or the log's second.
+        """
+        if seq:
+            raise ValueError("a second header")
+        names = untag_text(header.thread_id), untag_text(header.workspace)
+        if names != (self.thread_id, self.workspace):
+            raise ValueError(
+                f"the log is of thread {names[0]!r} in workspace {names[1]!r}, and lies where "
+                f"{self.thread_id!r} in {self.workspace!r} belongs"
+            )
+        return header
+
+    def opening(self, recovered: records.Recovered | None) -> records.Open:
+        """The record that a writer's first commit begins with, and the one after a recovery."""
+        return records.Open(
+            writer=self.writer, pid=os.getpid(), host=platform.node(), versions=_versions(), recovered=recovered
+        )
+
+
+def version_of(data: bytes) -> tuple[Any, Any]:
+    """The format and the version that a log's header names, whatever else it says.
+
+    Raises:
+        ValueError: There is no header.
+    """
+    try:
+        text, _ = frames.read(memoryview(data), 0)
+        head = msgspec.json.decode(text.split(b"\n", 1)[0])
+        return head["format"], head["version"]
+    except (frames.BadFrameError, msgspec.DecodeError, LookupError, TypeError) as error:
+        raise ValueError(str(error)) from None
+
+
+@cache
+def _versions() -> dict[str, str]:
+    names = ("langgraph", "langgraph-checkpoint", "langchain-core", "langgraph-jsonl-checkpoint")
+    return {"python": platform.python_version(), **{name: version(name) for name in names}}
