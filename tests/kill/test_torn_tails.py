@@ -158,7 +158,8 @@ def test_a_run_cut_between_put_and_put_writes_has_the_old_state_or_the_new(tmp_p
             models, keys = rest(old)
             agent = build(saver, lambda kind, **_: did.append(kind))
             messages = agent.get_state(CONFIG).values["messages"]
-            assert plain(messages) == END[: len(messages)]
+            # Two lookups run at once, and either may be stored first.
+            assert plain(messages) == [message for message in END if message in plain(messages)]
             did.clear()
             assert plain(agent.invoke(None, CONFIG)["messages"]) == END
         assert (did.count("model"), did.count("tool")) == (models, len(keys))
