@@ -1,4 +1,4 @@
-"""What the tests share: a saver over an empty directory, and a scripted chat model."""
+"""What the tests share: a saver over an empty directory."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ number yet before the text that refers to it, and changes nothing until the comm
 from __future__ import annotations
 
 import hashlib
+import weakref
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
@@ -40,8 +41,10 @@ class Book:
         self._digested = 0  # how many of the records have their digest there
         self._stems: dict[int, ranges.Stem] = {}
         self._page: Page | None = None
-        # One encoder for all pages: making one costs more than a small text.
-        self._encode = msgspec.json.Encoder(enc_hook=self._refer).encode
+        # One encoder for all pages: making one costs more than a small text. It must not keep the book alive: a
+        # session that is closed gives its memory back at once.
+        me = weakref.proxy(self)
+        self._encode = msgspec.json.Encoder(enc_hook=lambda part: me.refer(part)).encode  # noqa: PLW0108
 
     def add(self, record: records.Message | records.Value) -> None:
         """Take in a record of the log.
@@ -94,7 +97,8 @@ class Book:
             stem = self._stems[number] = ranges.Stem(runs, count)
         return stem
 
-    def _refer(self, part: Any) -> Any:
+    def refer(self, part: Any) -> Any:
+        """What stands in a text of the page that is being written for a part that JSON does not have."""
         assert self._page is not None  # noqa: S101 - only a page encodes
         return self._page.refer(part)
 
@@ -104,6 +108,7 @@ class Book:
         digests: dict[bytes, int],
         stems: dict[int, ranges.Stem],
     ) -> None:
+        self._page = None
         complete = self._digested == len(self._records)
         for record in written:
             self.add(record)
@@ -149,6 +154,7 @@ class Page:
 
     def drop(self) -> None:
         """The commit failed: what it numbered has no number."""
+        self._book._page = None  # noqa: SLF001 - as above
         for part in self._made:
             part.session = None
 
@@ -199,20 +205,20 @@ class Page:
     def _list(self, part: ListPart) -> list[Any]:
         if part.session is self._book.token and part.ranges is not None:
             return part.ranges
-        old = part.before
-        usable = old is not None and old.session is self._book.token and old.ranges is not None
         found: list[Any] = []
+        old = part.before
+        if old is None or old.session is not self._book.token or old.ranges is None:
+            self._elements(part.parts[: part.length], found)
+            return self._keep_ranges(part, found, "$list", part.length)
         at = 0
-        for begin, length in part.runs if usable else [(-1, part.length)]:
+        for begin, length in part.runs:
             if begin >= 0:
-                for each in ranges.cut(old.ranges, begin, length, self._stem):  # type: ignore[union-attr,arg-type]
+                for each in ranges.cut(old.ranges, begin, length, self._stem):
                     _append(found, each)
             else:
                 self._elements(part.parts[at : at + length], found)
             at += length
-        if usable and old is not None and old.ranges is not None:
-            found = ranges.continued(found, old.ranges, self._stem)
-        return self._keep_ranges(part, found, "$list", part.length)
+        return self._keep_ranges(part, ranges.continued(found, old.ranges, self._stem), "$list", part.length)
 
     def _elements(self, parts: list[Any], found: list[Any]) -> None:
         small: list[bytes] = []
