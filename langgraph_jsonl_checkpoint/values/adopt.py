@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from langgraph_jsonl_checkpoint.values import messages, ranges, types
-from langgraph_jsonl_checkpoint.values.freeze import Freezer
+from langgraph_jsonl_checkpoint.values.freeze import Freezer, part_of_scalar
 from langgraph_jsonl_checkpoint.values.known import Known
 from langgraph_jsonl_checkpoint.values.parts import (
     EMPTY,
@@ -58,7 +58,8 @@ class Adopter:
             if tag == "$map":
                 return self._map(payload, value)
             if tag.startswith("$"):
-                return tree, copy_of(value)
+                # A tag that may hold references means nothing in another session: it is never kept.
+                return tree, copy_of(value) if type(payload) is str else NEVER
         members = {k: self._adopt(t, value[k]) for k, t in tree.items()}
         parts, copies = ({k: m[i] for k, m in members.items()} for i in (0, 1))
         if all(map(is_plain, parts.values())):
@@ -78,7 +79,7 @@ class Adopter:
         else:
             numbers = (n for first, last in ranges.flat(runs, self._book.stem) for n in range(first, last + 1))
             pairs = [
-                (v, copy_of(v)) if type(v) is str or type(v) in _SCALARS else self._item(n, v)
+                (part_of_scalar(v), copy_of(v)) if type(v) is str or type(v) in _SCALARS else self._item(n, v)
                 for n, v in zip(numbers, value, strict=True)
             ]
             copies = [p[1] for p in pairs]

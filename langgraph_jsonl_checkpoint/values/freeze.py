@@ -71,11 +71,8 @@ class Freezer:
             return None, None, 4
         if kind is bool:
             return value, copy_of_number(value), 5
-        if kind is int:
-            return (value if -_INT64 <= value < _INT64 else {"$int": hex(value)}), copy_of_number(value), 12
-        if kind is float:
-            finite = value - value == 0.0
-            return (value if finite else {"$float": repr(value)}), copy_of_number(value), 18
+        if kind is int or kind is float:
+            return part_of_scalar(value), copy_of_number(value), 16
         if kind is dict:
             return self._dict(value, before, large)
         if kind is list:
@@ -289,6 +286,15 @@ class Freezer:
         tree = {tag: part}
         size += len(tag) + 5
         return (Item("value", tree, NEVER, None), NEVER, REFERENCE) if size >= LARGE else (tree, NEVER, size)
+
+
+def part_of_scalar(value: Any) -> Any:
+    """The part of a string, a number or None: itself, unless JSON does not have it."""
+    if type(value) is int and not -_INT64 <= value < _INT64:
+        return {"$int": hex(value)}
+    if type(value) is float and value - value != 0.0:
+        return {"$float": repr(value)}
+    return value
 
 
 def _scalars(value: list[Any]) -> tuple[Any, Any, int] | None:
