@@ -75,7 +75,7 @@ class Adopter:
 
     def _list(self, runs: list[ranges.Range], value: list[Any]) -> tuple[Any, Any]:
         if set(map(type, value)) <= _SCALARS:
-            part = ListPart(value[:], View(value[:], Scalars(value), []))
+            part = ListPart([part_of_scalar(v) for v in value], View(value[:], Scalars(value), []))
         else:
             numbers = (n for first, last in ranges.flat(runs, self._book.stem) for n in range(first, last + 1))
             pairs = [

@@ -1,0 +1,61 @@
+"""What a saver holds of a thread means nothing any more when another saver has rewritten the thread's log."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langgraph_jsonl_checkpoint import JsonlSaver
+
+from .same import difference
+from .samples import LONG, PLAIN
+from .thread import Thread
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def state(number: int) -> dict[str, Any]:
+    """A state of everything: small and large values, in lists, in dicts, in tuples, beside and inside messages."""
+    values = list(PLAIN.values())
+    return {
+        "messages": [
+            HumanMessage(f"question {n}", id=f"q{n}", additional_kwargs={"values": values, "large": LONG})
+            if n % 2
+            else AIMessage(f"{LONG} {n}", id=f"a{n}", tool_calls=[{"name": "f", "args": {"v": values}, "id": str(n)}])
+            for n in range(10 + number)
+        ],
+        "list": [*values, *range(number), LONG + str(number)],
+        "numbers": [float("nan"), 2**70, *map(float, range(100 + number))],
+        "dict": {f"key {n}": {"text": LONG + str(n), "pair": (values, [HumanMessage(LONG)])} for n in range(20)},
+        "plain": PLAIN,
+    }
+
+
+@pytest.mark.parametrize("held", ["put", "read"])
+def test_what_was_put_or_read_before_a_prune_is_written_whole_after_it(tmp_path: Path, held: str) -> None:
+    """A process goes on with a state whose numbers were given in a log that another process has pruned."""
+    with Thread(tmp_path) as thread:
+        for number in range(3):
+            values = state(number)
+            thread.step(values)
+            thread.write(list(values.items()))
+        if held == "read":
+            thread.reopen()
+            values = thread.read().checkpoint["channel_values"]
+        with JsonlSaver(tmp_path) as other:
+            other.prune([thread.thread_id])
+        values["list"] = [*values["list"], "new"]
+        values["messages"] = [*values["messages"][1:], HumanMessage("new", id="new")]
+        expected = copy.deepcopy(values)
+        thread.step(values)
+        thread.write([("dict", values["dict"])])
+        thread.reopen()
+        stored = thread.read()
+        assert difference(stored.checkpoint["channel_values"], expected) is None
+        assert difference(stored.pending_writes, [("task", "dict", expected["dict"])]) is None
+        with JsonlSaver(tmp_path) as other:
+            assert len(list(other.list({"configurable": {"thread_id": thread.thread_id}}))) == 2
