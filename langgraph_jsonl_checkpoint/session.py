@@ -336,6 +336,8 @@ class Session:
         if file is None:
             return False
         try:
+            if self._recovered is not None:
+                self._append(file, lambda _: [], None, sync=True)  # the report comes before what is made of the rest
             planned = plan([line for commit in self.read_all() for line in commit])
             if planned is None or self.header is None:
                 return False
@@ -347,6 +349,24 @@ class Session:
             file.unlock()
         self.forget()
         return True
+
+    def delete(self) -> None:
+        """Delete the log, under its lock: a rewrite in another process is over, or finds nothing to rewrite."""
+        self.forget()
+        for _ in range(_ATTEMPTS):
+            try:
+                file = local.LogFile(self.identity.path)
+            except (FileNotFoundError, NotADirectoryError):
+                local.delete(self.identity.path)  # what a killed delete left
+                return
+            try:
+                if file.lock() is not None:
+                    local.delete(self.identity.path)
+                    return
+            finally:
+                file.unlock()
+                file.close()
+        raise DeletedSessionError(f"{self.identity.path} was replaced {_ATTEMPTS} times during one call; try again")
 
     def _compose(
         self, before: journal.Position, make: Callable[[Page], list[records.Record]], seal: Any

@@ -16,6 +16,7 @@ from filelock import lock_descriptor, unlock_descriptor
 from langgraph_jsonl_checkpoint.log import names
 
 LOG = "session.jsonl.zst"
+_ASIDE = ".new-"
 _POLL = 0.001  # seconds between two tries for a contended lock
 _CHUNK = 1 << 30  # Linux moves at most 2 GiB a call
 
@@ -163,12 +164,13 @@ def create(path: str, data: bytes, *, sync: bool) -> None:
     """
     directory = os.path.dirname(path)
     made = _make_directories(directory)
-    aside = os.path.join(directory, f".new-{secrets.token_hex(8)}")
+    aside = os.path.join(directory, f"{_ASIDE}{secrets.token_hex(8)}")
     _write_new(aside, data, sync=sync)
     try:
         os.link(aside, path)
     finally:
-        os.unlink(aside)
+        with contextlib.suppress(FileNotFoundError):  # a rewrite of a faster writer's log clears up
+            os.unlink(aside)
     if sync:
         for each in (directory, *made):
             sync_directory(each)
@@ -177,7 +179,12 @@ def create(path: str, data: bytes, *, sync: bool) -> None:
 def replace(path: str, data: bytes) -> None:
     """Put a new generation in the place of a log: a crash leaves the old one or the new one, whole."""
     directory = os.path.dirname(path)
-    aside = os.path.join(directory, f".new-{secrets.token_hex(8)}")
+    # A writer that was killed while it created the log left a second name of it: removed data must not stay there.
+    for name in os.listdir(directory):
+        if name.startswith(_ASIDE):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(directory, name))
+    aside = os.path.join(directory, f"{_ASIDE}{secrets.token_hex(8)}")
     try:
         _write_new(aside, data, sync=True)
         os.rename(aside, path)

@@ -16,7 +16,7 @@ from script import CONFIG, END, THREAD, plain, rest
 from langgraph_jsonl_checkpoint import JsonlSaver
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 
 class Run(NamedTuple):
@@ -58,8 +58,12 @@ class Program:
         fsync: str = "checkpoint",
         durability: str = "async",
         asynchronous: bool = False,
+        call: Sequence[Any] = (),
     ) -> Run:
-        """Start or resume the thread; die at a point, or `delay` seconds after a report, or not at all."""
+        """Start or resume the thread; die at a point, or `delay` seconds after a report, or not at all.
+
+        With `call`, the name of a method of the saver and its arguments, do that alone.
+        """
         order = {key: value for key, value in locals().items() if key not in ("self", "root")}
         assert self._process.stdin is not None
         assert self._process.stdout is not None

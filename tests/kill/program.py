@@ -68,7 +68,7 @@ def reporting(order: dict[str, Any], report: Callable[..., None]) -> JsonlSaver:
 
 
 def work(order: dict[str, Any], pipe: int) -> None:
-    """Start the thread, or go on with it by its id alone."""
+    """Start the thread, or go on with it by its id alone; or make the one call of the saver that is ordered."""
 
     def report(kind: str, **fields: Any) -> None:
         # Shorter than PIPE_BUF: it arrives whole or not at all.
@@ -79,6 +79,10 @@ def work(order: dict[str, Any], pipe: int) -> None:
 
     kernel.arm(order["point"], order["number"], synced)
     with reporting(order, report) as saver:
+        if order["call"]:
+            name, *args = order["call"]
+            getattr(saver, name)(*args)
+            return
         agent = build(saver, report)
         start: Any = INPUT if saver.get_tuple(CONFIG) is None else None
         if order["asynchronous"]:
