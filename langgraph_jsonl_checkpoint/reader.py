@@ -14,7 +14,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 
 from langgraph_jsonl_checkpoint.errors import CorruptSessionError
 from langgraph_jsonl_checkpoint.log import journal, records
-from langgraph_jsonl_checkpoint.session import Shadow
+from langgraph_jsonl_checkpoint.session import Shadow, no_collections
 from langgraph_jsonl_checkpoint.values.adopt import Adopter
 from langgraph_jsonl_checkpoint.values.thaw import BadTextError, Thawer
 from langgraph_jsonl_checkpoint.values.types import untag_text
@@ -44,7 +44,10 @@ class Reader:
         record = self.fold.get(ns, checkpoint_id)
         if record is None:
             return None
-        found = self.tuple(ns, record, self.metadata(record))
+        with no_collections():
+            return self._adopted(ns, record, self.tuple(ns, record, self.metadata(record)))
+
+    def _adopted(self, ns: str, record: records.Checkpoint, found: CheckpointTuple) -> CheckpointTuple:
         # The run that begins here puts this state again, and more: what it shares with it is written already.
         texts = record.channels, record.versions, record.seen
         keys = "channel_values", "channel_versions", "versions_seen"

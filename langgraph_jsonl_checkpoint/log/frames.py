@@ -41,13 +41,19 @@ def read(data: memoryview, start: int) -> tuple[bytes, int]:
     size, end = _measure(data, start)
     if size > MAX_TEXT:
         raise BadFrameError(f"the frame declares {size} bytes of text, more than {MAX_TEXT}")
-    if "decompressor" not in _local.__dict__:
-        _local.decompressor = zstandard.ZstdDecompressor()
     try:
-        text: bytes = _local.decompressor.decompress(data[start:end], max_output_size=size)
+        text: bytes = _decompressor().decompress(data[start:end], max_output_size=size)
     except zstandard.ZstdError as error:
         raise BadFrameError(f"the frame does not decompress ({error})") from None
     return text, end
+
+
+def _decompressor() -> zstandard.ZstdDecompressor:
+    try:
+        found: zstandard.ZstdDecompressor = _local.decompressor
+    except AttributeError:
+        found = _local.decompressor = zstandard.ZstdDecompressor()
+    return found
 
 
 def _measure(data: memoryview, start: int) -> tuple[int, int]:
