@@ -2,14 +2,18 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+OLDEST := .venv-oldest
 
-.PHONY: demo test lint bench upstream clean
+.PHONY: demo test test-oldest lint bench upstream clean
 
 demo: $(VENV)/installed  ## an agent is killed with -9 and goes on from its thread id
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/installed  ## the tests
 	$(BIN)/python -m pytest -q -n auto
+
+test-oldest: $(OLDEST)/installed  ## the tests with the oldest versions that pyproject.toml allows
+	$(OLDEST)/bin/python -m pytest -q -n auto -m "not slow"
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check
@@ -27,5 +31,11 @@ $(VENV)/installed: pyproject.toml
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
 	touch $@
 
+$(OLDEST)/installed: pyproject.toml
+	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install -q --disable-pip-version-check -e '.[dev]' $$($(OLDEST)/bin/python -c \
+	  'import re, tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; print(*(re.sub(">=([^,]+).*", r"==\1", d) for d in project["dependencies"]))')
+	touch $@
+
 clean:
-	rm -rf $(VENV) .upstream .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) .upstream .mypy_cache .ruff_cache .pytest_cache .hypothesis

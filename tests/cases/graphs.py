@@ -118,7 +118,7 @@ class ChatState(TypedDict):
 class DeltaChatState(TypedDict):
     """A conversation as deep agents keep it."""
 
-    messages: Annotated[list[AnyMessage], DeltaChannel(_messages_delta_reducer)]
+    messages: Annotated[list[AnyMessage], DeltaChannel(_messages_delta_reducer, snapshot_frequency=100)]
 
 
 def both(*items: Any) -> dict[str, list]:

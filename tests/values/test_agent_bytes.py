@@ -124,7 +124,7 @@ def test_a_delta_channel_and_its_snapshots_share(thread: Thread) -> None:
     graph.add_conditional_edges("grow", lambda s: END if len(s["log"]) >= 40 else "grow", ["grow", END])
     app = graph.compile(checkpointer=thread.saver)
     config: RunnableConfig = {"configurable": {"thread_id": thread.thread_id}, "recursion_limit": 100}
-    result = app.invoke({"log": []}, config)
+    result = app.invoke({"log": []}, config, durability="sync")
     assert [thread.count(f"MARK-{n:03}-") for n in range(40)] == [1] * 40
     assert b'"$delta"' in thread.text()
     thread.reopen()
