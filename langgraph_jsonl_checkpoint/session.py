@@ -10,9 +10,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import threading
-import time
 from datetime import UTC, datetime
-from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -346,31 +344,13 @@ class Session:
             if planned is None or self.header is None:
                 return False
             prune, lines = planned
-            ts = _now()
+            ts = records.now()
             head = records.line(0, ts, msgspec.structs.replace(self.header, generation=self.header.generation + 1))
             local.replace(self.identity.path, journal.pack(head, [records.line(0, ts, prune), *lines]))
         finally:
             file.unlock()
         self.forget()
         return True
-
-    def delete(self) -> None:
-        """Delete the log, under its lock: a rewrite in another process is over, or finds nothing to rewrite."""
-        self.forget()
-        for _ in range(_ATTEMPTS):
-            try:
-                file = local.LogFile(self.identity.path)
-            except (FileNotFoundError, NotADirectoryError):
-                local.delete(self.identity.path)  # what a killed delete left
-                return
-            try:
-                if file.lock() is not None:
-                    local.delete(self.identity.path)
-                    return
-            finally:
-                file.unlock()
-                file.close()
-        raise DeletedSessionError(f"{self.identity.path} was replaced {_ATTEMPTS} times during one call; try again")
 
     def _compose(
         self, before: journal.Position, make: Callable[[Page], list[records.Record]], seal: Any
@@ -412,7 +392,7 @@ class Session:
         return records.Recovered(offset=offset, bytes=size - offset, file=name)
 
     def _lines(self, seq: int, everything: list[records.Record]) -> list[bytes]:
-        ts = _now()
+        ts = records.now()
         return [records.line(i, ts, record) for i, record in enumerate(everything, seq)]
 
 
@@ -430,13 +410,3 @@ def no_collections() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-def _now() -> str:
-    seconds, millis = divmod(time.time_ns() // 1_000_000, 1000)
-    return f"{_second(seconds)}.{millis:03}Z"
-
-
-@lru_cache(1)
-def _second(seconds: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))

@@ -99,7 +99,8 @@ class Sessions:
         """Delete a thread's log; remember which writes come too late for it."""
         with self.use(thread_id) as session:
             ids = {name for name, _, _ in session.checkpoints.newest_first()}
-            session.delete()
+            session.forget()
+            local.delete(session.identity.path)
             if len(self._deleted) >= _DELETED:
                 self._deleted.pop(next(iter(self._deleted)))
             self._deleted[thread_id] = (str(uuid6()), frozenset(ids))

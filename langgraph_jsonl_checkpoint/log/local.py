@@ -196,11 +196,30 @@ def replace(path: str, data: bytes) -> None:
 
 
 def delete(path: str) -> None:
-    """Delete a log and all that lies beside it."""
+    """Delete a log and all that lies beside it.
+
+    Under the log's lock: a rewrite by another process is over then, or finds nothing to rewrite.
+    """
+    while True:
+        try:
+            file = LogFile(path)
+        except (FileNotFoundError, NotADirectoryError):
+            _delete(path)  # what a killed delete left
+            return
+        try:
+            if file.lock() is not None:
+                _delete(path)
+                return
+        finally:
+            file.unlock()
+            file.close()
+
+
+def _delete(path: str) -> None:
     directory = os.path.dirname(path)
     try:
         beside = [name for name in os.listdir(directory) if name != LOG]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
     # The log first: whatever a crash leaves behind, the thread is gone. Then only what was there before: another
     # process may be creating the thread anew.

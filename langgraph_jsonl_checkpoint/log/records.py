@@ -6,6 +6,8 @@ what the folds need and nothing else. Names are trees (`Any`), because Python st
 
 from __future__ import annotations
 
+import time
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -147,6 +149,17 @@ def line(seq: int, ts: str, record: Record) -> bytes:
     fields = _encode(record)[1:]
     comma = b"" if fields == b"}" else b","
     return b'{"seq":%d,"type":"%s","ts":"%s"%s' % (seq, _NAMES[type(record)].encode(), ts.encode(), comma) + fields
+
+
+def now() -> str:
+    """The time, as a line's `ts`."""
+    seconds, millis = divmod(time.time_ns() // 1_000_000, 1000)
+    return f"{_second(seconds)}.{millis:03}Z"
+
+
+@lru_cache(1)
+def _second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
 def parse(kind: str, text: bytes) -> Record | None:
