@@ -33,8 +33,9 @@ $(VENV)/installed: pyproject.toml
 
 $(OLDEST)/installed: pyproject.toml
 	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
-	$(OLDEST)/bin/python -m pip install -q --disable-pip-version-check -e '.[dev]' $$($(OLDEST)/bin/python -c \
-	  'import re, tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; print(*(re.sub(">=([^,]+).*", r"==\1", d) for d in project["dependencies"]))')
+	pins=$$($(OLDEST)/bin/python -c 'import re, tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	  print(*(re.sub(">=([^,]+).*", r"==\1", each) for each in project["dependencies"]))') && \
+	  $(OLDEST)/bin/python -m pip install -q --disable-pip-version-check -e '.[dev]' $$pins
 	touch $@
 
 clean:

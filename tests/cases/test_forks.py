@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langgraph.types import Command, interrupt
 
-from cases import needs
 from cases.graphs import SnapshotState, TwinState, at, both, chain, config, ids, is_twin, put, sequence
 from cases.logs import frames
 from langgraph_jsonl_checkpoint import JsonlSaver
@@ -33,7 +32,6 @@ def _after(graph: Graph, *items: str) -> dict[str, Any]:
     return step.config
 
 
-@needs.delta_forks
 @pytest.mark.parametrize("state", [TwinState, SnapshotState])
 @pytest.mark.parametrize("how", ["update", "replay", "input"])
 def test_a_fork_does_not_replay_the_branch_it_left(access: Access, state: type, how: str) -> None:
@@ -60,7 +58,6 @@ def test_a_fork_does_not_replay_the_branch_it_left(access: Access, state: type, 
     assert len(abandoned) == (2 if how == "replay" else 1)
 
 
-@needs.delta_forks
 def test_a_fork_of_a_fork_knows_only_its_own_ancestors(access: Access) -> None:
     """langgraph#8443: three branches from three places, each run on after the others were stored."""
     graph = access.graph(sequence(TwinState, _say("a"), _say("b"), _say("c")))
@@ -79,7 +76,6 @@ def test_a_fork_of_a_fork_knows_only_its_own_ancestors(access: Access) -> None:
     assert all(is_twin(step.values) for step in _history(graph))
 
 
-@needs.delta_forks
 def test_a_fork_keeps_the_history_of_both_branches(access: Access) -> None:
     """langgraph#7361, #7498: a fork leaves both branches in the history, and each id is still that step."""
     graph = access.graph(sequence(TwinState, _say("a"), _say("b")))

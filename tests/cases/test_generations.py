@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cases import needs
 from cases.graphs import TwinState, at, both, chain, config, ids, is_twin, put, sequence
 from cases.logs import of_type, records
 from langgraph_jsonl_checkpoint import JsonlSaver
@@ -135,7 +134,6 @@ def test_a_copy_made_while_the_source_is_written_is_whole(root: Path) -> None:
                 assert item.pending_writes == [("task", "n", item.checkpoint["channel_values"]["n"] + 1)]
 
 
-@needs.delta_forks
 def test_prune_keeps_the_newest_branch_of_a_forked_delta_thread(access: Access) -> None:
     """langgraph#8443, PR#6883: the newest id is on the fork, and its state needs none of the other branch."""
     graph = access.graph(sequence(TwinState, *((name, lambda _, name=name: both(name)) for name in "abc")))

@@ -13,7 +13,6 @@ from langgraph.func import entrypoint, task
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Send, interrupt
 
-from cases import needs
 from cases.graphs import (
     TwinState,
     both,
@@ -39,7 +38,6 @@ def _open(graph: Any, **options: Any) -> dict[str, str]:
     return {asked.value: asked.id for asked in graph.get_state(config(), **options).interrupts}
 
 
-@needs.open_interrupts
 @pytest.mark.parametrize("order", [*itertools.permutations("abc")], ids="".join)
 def test_each_answer_reaches_its_task_whichever_comes_first(access: Access, order: tuple[str, ...]) -> None:
     """langgraph#4028, #6626: parallel interrupts, answered one by one by id, reopened in between."""

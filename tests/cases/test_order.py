@@ -12,7 +12,6 @@ from langgraph.checkpoint.base.id import uuid6
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Send, interrupt
 
-from cases import needs
 from cases.graphs import (
     ChatState,
     TwinState,
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 EIGHT = [*"abcdefgh"]
 
 
-@pytest.mark.parametrize("durability", ["sync", "async", pytest.param("exit", marks=needs.order_at_exit)])
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 def test_parallel_appends_to_a_delta_channel_keep_the_order_of_the_run(access: Access, durability: str) -> None:
     """langgraph#8382: the reopened state is what `invoke` returned, and a second run goes on from it."""
     graph = access.graph(parallel(TwinState, *((name, lambda _, name=name: both(name)) for name in EIGHT)))

@@ -11,7 +11,6 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, interrupt
 
-from cases import needs
 from cases.graphs import (
     ChatState,
     DeltaChatState,
@@ -147,7 +146,6 @@ def test_prune_refuses_what_it_does_not_know(access: Access) -> None:
     assert access.saver.path("t").read_bytes() == before
 
 
-@needs.open_interrupts
 def test_no_tool_runs_twice_when_prune_comes_between_three_interrupts(access: Access) -> None:
     """redis#159: a batch of three tools, each asks; they are answered one by one, with a prune in between."""
     ran: list[str] = []
