@@ -1,4 +1,4 @@
-"""Runs the benchmarks and prints their tables: `python benchmarks/run.py [growth] [speed] [json_library]`.
+"""Runs the benchmarks and prints their tables: `python benchmarks/run.py [growth] [speed] [guard] [json_library]`.
 
 Nothing is written but temporary files. TMPDIR says where, and so which disk is synced.
 """
@@ -15,7 +15,7 @@ from importlib.metadata import version
 from statistics import median
 from typing import Any
 
-BENCHMARKS = ("json_library", "speed", "growth")
+BENCHMARKS = ("json_library", "speed", "guard", "growth")
 PACKAGES = (
     "langgraph-jsonl-checkpoint",
     "langgraph",

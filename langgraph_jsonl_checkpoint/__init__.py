@@ -1,15 +1,33 @@
 """A LangGraph checkpointer over one append-only zstd JSONL log per thread."""
 
+from typing import TYPE_CHECKING, Any
+
+from langgraph_jsonl_checkpoint.agents.context import inject
+from langgraph_jsonl_checkpoint.agents.inputs import aresume_or_invoke, resume_or_invoke
+from langgraph_jsonl_checkpoint.agents.policy import ToolPolicy
+from langgraph_jsonl_checkpoint.agents.questions import adecide, decide
+from langgraph_jsonl_checkpoint.agents.recorder import SessionRecorder
+from langgraph_jsonl_checkpoint.agents.tool_guard import ToolGuard
 from langgraph_jsonl_checkpoint.errors import (
     ClosedSaverError,
     CorruptSessionError,
     DeletedSessionError,
     FailedSessionError,
+    NoSessionError,
     SessionError,
+    ToolCallError,
+    ToolCallRunningError,
+    ToolLogError,
+    UncertainToolCallError,
     UnsupportedVersionError,
     ValueEncodingError,
 )
+from langgraph_jsonl_checkpoint.folds.memory import MemoryDeriver, SessionMemory
+from langgraph_jsonl_checkpoint.folds.resume import ResumeState, ToolCall
 from langgraph_jsonl_checkpoint.saver import JsonlSaver
+
+if TYPE_CHECKING:
+    from langgraph_jsonl_checkpoint.agents.middleware import SessionMiddleware
 
 __all__ = [
     "ClosedSaverError",
@@ -17,7 +35,41 @@ __all__ = [
     "DeletedSessionError",
     "FailedSessionError",
     "JsonlSaver",
+    "MemoryDeriver",
+    "NoSessionError",
+    "ResumeState",
     "SessionError",
+    "SessionMemory",
+    "SessionMiddleware",
+    "SessionRecorder",
+    "ToolCall",
+    "ToolCallError",
+    "ToolCallRunningError",
+    "ToolGuard",
+    "ToolLogError",
+    "ToolPolicy",
+    "UncertainToolCallError",
     "UnsupportedVersionError",
     "ValueEncodingError",
+    "adecide",
+    "aresume_or_invoke",
+    "decide",
+    "inject",
+    "resume_or_invoke",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # The one name that needs `langchain`, which a graph of one's own does not.
+    if name != "SessionMiddleware":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from langgraph_jsonl_checkpoint.agents.middleware import SessionMiddleware  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != "langchain":
+            raise
+        raise ImportError(
+            "SessionMiddleware is for create_agent and needs langchain: pip install "
+            "'langgraph-jsonl-checkpoint[agents]'"
+        ) from error
+    return SessionMiddleware

@@ -63,6 +63,9 @@ class PutCall:
         self._v = rest.pop("v") if type(rest.get("v")) is int else msgspec.UNSET
         self._updated = rest.pop("updated_channels") if _is_names(rest.get("updated_channels", 0)) else msgspec.UNSET
 
+        applied = self.ns == "" and (self._source == "input" or upstream.is_stored_at_exit(configurable))
+        self._input = configurable.get("input_id") if applied else None
+
         freezer = Freezer(session.known, serde.tree)
         before = session.shadows.get(self.ns, Shadow())
 
@@ -102,6 +105,7 @@ class PutCall:
             versions=page.text(self._shadow.versions),
             seen=page.text(self._shadow.seen),
             updated=[tag_text(c) for c in self._updated] if isinstance(self._updated, list) else self._updated,
+            input=None if self._input is None else tag_text(str(self._input)),
             metadata=page.text(self._metadata),
             extra=page.text(self._extra) if self._extra is not None else records.NO_TEXT,
         )
@@ -166,7 +170,8 @@ class WritesCall:
         )
         if self._reason is None:
             return [writes]
-        if ended is not None and (ended.checkpoint, ended.reason) == (checkpoint, self._reason):
+        answered = any(index == upstream.RESUME_INDEX for index, _, _ in self._writes)  # so the run had gone on
+        if ended is not None and not answered and (ended.checkpoint, ended.reason) == (checkpoint, self._reason):
             return [writes]  # several tasks interrupt: one end
         error = page.text(self._error) if self._error is not None else records.NO_TEXT
         return [writes, records.Terminal(ns="", checkpoint=checkpoint, reason=self._reason, error=error)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from langgraph.errors import GraphBubbleUp
+
 
 class SessionError(Exception):
     """Base of all errors of this package."""
@@ -59,3 +61,34 @@ class DeletedSessionError(SessionError):
 
 class ClosedSaverError(SessionError):
     """The saver was closed before the call."""
+
+
+class NoSessionError(SessionError, LookupError):
+    """A thread has no log."""
+
+
+class ToolCallError(SessionError, GraphBubbleUp):
+    """A tool call was not started, or its end was not recorded.
+
+    A `GraphBubbleUp` stops the run in every shape of a graph: no error handler or retry makes text for the model of
+    it, and the task stays as it is for the next run.
+    """
+
+
+class ToolLogError(ToolCallError):
+    """The log could not say that a tool call starts, so it did not; or that it ended.
+
+    The storage error is its cause. Free what is in the way and run the thread again with None as its input: a call
+    that was not started runs then, one whose end is missing is asked about.
+    """
+
+
+class ToolCallRunningError(ToolCallError):
+    """A live writer is running this tool call at this moment. Wait for it, or end its process."""
+
+
+class UncertainToolCallError(ToolCallError):
+    """A tool call may have had its effect, nobody has decided what to do, and here nobody can be asked.
+
+    Decide with `saver.resolve(thread_id, tool_call_id, {"type": …})`, and run the thread again.
+    """

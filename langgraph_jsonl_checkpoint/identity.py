@@ -57,11 +57,16 @@ class Identity:
             )
         return header
 
-    def opening(self, recovered: records.Recovered | None) -> records.Open:
-        """The record that a writer's first commit begins with, and the one after a recovery."""
-        return records.Open(
-            writer=self.writer, pid=os.getpid(), host=platform.node(), versions=_versions(), recovered=recovered
-        )
+    def opening(self, *, known: bool, **more: Any) -> records.Open:
+        """The record that a commit begins with if another writer, or a recovery, came before it.
+
+        Args:
+            known: Whether an earlier one introduced this writer.
+            **more: Fields that are not at their default.
+        """
+        if known:
+            return records.Open(writer=self.writer, **more)
+        return records.Open(writer=self.writer, pid=os.getpid(), host=platform.node(), versions=_versions(), **more)
 
 
 def version_of(data: bytes) -> tuple[Any, Any]:

@@ -6,6 +6,7 @@ session gets folds of its own.
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 from typing import TYPE_CHECKING, Any
 
@@ -129,10 +130,21 @@ class Reader:
         try:
             return self.thaw.value(text)
         except BadTextError as error:
-            path, name = self._identity.path, untag_text(record.id)
-            seq = self.fold.seq(untag_text(record.ns), name)
-            offset = journal.offset_of(pathlib.Path(path).read_bytes(), seq)
-            raise CorruptSessionError(path, offset, seq, f"checkpoint {name!r} cannot be read: {error}") from error
+            name = untag_text(record.id)
+            raise self._damaged(self.fold.seq(untag_text(record.ns), name), f"checkpoint {name!r}", error) from error
+
+    @contextlib.contextmanager
+    def reading(self, seq: int, what: str) -> Iterator[None]:
+        """Read values of a record; an error says which one it is."""
+        try:
+            yield
+        except BadTextError as error:
+            raise self._damaged(seq, what, error) from error
+
+    def _damaged(self, seq: int, what: str, error: BadTextError) -> CorruptSessionError:
+        path = self._identity.path
+        offset = journal.offset_of(pathlib.Path(path).read_bytes(), seq)
+        return CorruptSessionError(path, offset, seq, f"{what} cannot be read: {error}")
 
     def _config(self, ns: str, checkpoint_id: str) -> RunnableConfig:
         return {

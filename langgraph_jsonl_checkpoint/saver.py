@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+import logging
 import os
 import pathlib
 from os import getcwd  # bound here: a saver may be made in an event loop that is watched for calls like abspath
@@ -21,8 +23,12 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_jsonl_checkpoint import threads
 from langgraph_jsonl_checkpoint.calls import PutCall, WritesCall
-from langgraph_jsonl_checkpoint.errors import DeletedSessionError
+from langgraph_jsonl_checkpoint.errors import CorruptSessionError, DeletedSessionError
+from langgraph_jsonl_checkpoint.folds.memory import Deriver
+from langgraph_jsonl_checkpoint.ledger import Ledger, checked
 from langgraph_jsonl_checkpoint.reader import Reader
+from langgraph_jsonl_checkpoint.restore import Restored, lend
+from langgraph_jsonl_checkpoint.session import no_collections
 from langgraph_jsonl_checkpoint.sessions import Sessions
 from langgraph_jsonl_checkpoint.values.seal import Serde
 from langgraph_jsonl_checkpoint.values.serializer import TypedSerializer
@@ -33,11 +39,19 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from langchain_core.messages import ToolMessage
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import DeltaChannelHistory
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
+    from langgraph_jsonl_checkpoint.folds.memory import MemoryDeriver, SessionMemory
+    from langgraph_jsonl_checkpoint.folds.resume import ResumeState, ToolCall
+    from langgraph_jsonl_checkpoint.session import Session
+
+logger = logging.getLogger(__name__)
+
 Fsync = Literal["checkpoint", "always", "never"]
+RestoreMemory = Literal["crashed", "always", "never"]
 
 
 class JsonlSaver(BaseCheckpointSaver[Any]):
@@ -55,6 +69,10 @@ class JsonlSaver(BaseCheckpointSaver[Any]):
         serde: Stores what the codec does not know. If it is not LangGraph's JsonPlusSerializer, such as an
             EncryptedSerializer, everything goes through it and nothing of the state is readable on disk.
         max_open: How many threads stay open, each with a descriptor and its records in memory.
+        restore_memory: When the restored `messages` of a thread begin with its session memory. "crashed": if its
+            last run neither ended nor waits for a human, and its writer died or a tool call is uncertain, until the
+            next run ends. "always", or "never". It is lent to the run and never stored.
+        memory: Derives the session memory; without it a deriver that needs no model.
 
     Example:
         >>> from langgraph_jsonl_checkpoint import JsonlSaver
@@ -71,13 +89,20 @@ class JsonlSaver(BaseCheckpointSaver[Any]):
         fsync: Fsync = "checkpoint",
         serde: SerializerProtocol | None = None,
         max_open: int = 128,
+        restore_memory: RestoreMemory = "crashed",
+        memory: MemoryDeriver | None = None,
     ) -> None:
         super().__init__(serde=TypedSerializer() if serde is None else serde)
         if fsync not in get_args(Fsync):
             raise ValueError(f"fsync is one of {', '.join(map(repr, get_args(Fsync)))}, not {fsync!r}")
+        if restore_memory not in get_args(RestoreMemory):
+            said = ", ".join(map(repr, get_args(RestoreMemory)))
+            raise ValueError(f"restore_memory is one of {said}, not {restore_memory!r}")
         if max_open < 1:
             raise ValueError(f"max_open is at least 1, not {max_open!r}")
         self._fsync = fsync
+        self._restore_memory = restore_memory
+        self._deriver: MemoryDeriver = memory or Deriver()
         # A clone that with_allowlist makes shares the sessions, and has a serde of its own.
         where = os.path.normpath(os.path.join(getcwd(), root))
         self._sessions = Sessions(where, "default" if workspace is None else workspace, max_open)
@@ -203,7 +228,13 @@ class JsonlSaver(BaseCheckpointSaver[Any]):
             CorruptSessionError: The log is damaged.
             UnsupportedVersionError: Another version of the package wrote it.
         """
-        return self._reader(config).get(_ns(config), get_checkpoint_id(config))
+        ns, name = _ns(config), get_checkpoint_id(config)
+        with self._restored(_thread_id(config)) as (session, reader, restored):
+            lent = self._lent(session, restored) if not ns and not name else None
+        found = reader.get(ns, name)
+        if lent is not None and found is not None:
+            lend(lent, found.checkpoint["channel_values"])
+        return found
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """`get_tuple` in a worker thread."""
@@ -264,6 +295,125 @@ class JsonlSaver(BaseCheckpointSaver[Any]):
     def get_next_version(self, current: Any, channel: None) -> Any:  # noqa: ARG002 - LangGraph's signature
         """A version after `current`; a new string unless the thread already counts in numbers."""
         return next_version(current, self._sessions.version())
+
+    # --- restoring
+
+    def resume_state(self, thread_id: str) -> ResumeState:
+        """What a thread is about to go on from, over all its namespaces. Nothing is run and nothing is written.
+
+        Raises:
+            NoSessionError: The thread has no log.
+            CorruptSessionError: The log is damaged.
+        """
+        with self._restored(str(thread_id)) as (_, _, restored), no_collections():
+            return restored.state()
+
+    async def aresume_state(self, thread_id: str) -> ResumeState:
+        """`resume_state` in a worker thread."""
+        return await asyncio.to_thread(self.resume_state, thread_id)
+
+    def uncertain(self, thread_id: str) -> tuple[ToolCall, ...]:
+        """The tool calls that may have had their effect, and that nobody decided upon."""
+        with self._restored(str(thread_id)) as (_, _, restored):
+            return restored.uncertain()
+
+    def session_memory(self, thread_id: str) -> SessionMemory:
+        """What a session was about; `str` of it is the text for a model."""
+        with self._restored(str(thread_id)) as (_, _, restored):
+            return restored.memory()
+
+    def accepts(self, thread_id: str, input_id: str) -> bool:
+        """Whether an input is new to the thread, so that it is to be applied."""
+        with self._restored(str(thread_id)) as (session, _, _):
+            return str(input_id) not in session.checkpoints.inputs
+
+    def resolve(
+        self, thread_id: str, tool_call_id: str, decision: Mapping[str, str], *, task_id: str | None = None
+    ) -> None:
+        """Decide about an uncertain tool call before its run goes on; nobody is asked about it then.
+
+        Args:
+            thread_id: The thread.
+            tool_call_id: The call, in any namespace.
+            decision: {"type": "approve"}: it may run again. {"type": "respond", "message": …}: this is its result.
+                {"type": "reject", "message": …}: it is not run again, and the model learns that its outcome is
+                unknown.
+            task_id: Its task, if two calls with this id are uncertain.
+
+        Raises:
+            ValueError: The decision is none, no such call is uncertain, or two are.
+        """
+        kind, message = checked(decision)
+        thread_id = str(thread_id)
+        with self._restored(thread_id) as (_, _, restored):
+            key = restored.decidable(tool_call_id, task_id)
+        self.ledger(thread_id).resolve(key, kind, message)
+
+    async def aresolve(
+        self, thread_id: str, tool_call_id: str, decision: Mapping[str, str], *, task_id: str | None = None
+    ) -> None:
+        """`resolve` in a worker thread."""
+        await asyncio.to_thread(self.resolve, thread_id, tool_call_id, decision, task_id=task_id)
+
+    def ledger(self, thread_id: str) -> Ledger:
+        """A thread's tool calls, for a hook that guards them."""
+        return Ledger(self._sessions, self._serde(thread_id), thread_id, syncs=self._fsync != "never")
+
+    def announce(self) -> None:
+        """Say that a hook records the tool calls of all threads that this saver writes from now on."""
+        self._sessions.writer.hooked = True
+
+    def shares(self, other: Any, thread_id: str) -> bool:
+        """Whether another checkpointer keeps this thread in the same log."""
+        return isinstance(other, JsonlSaver) and other.path(thread_id) == self.path(thread_id)
+
+    def context(
+        self, thread_id: str, ns: str, run: object, calls: Sequence[Any], *, memory: bool
+    ) -> tuple[str, dict[str, ToolMessage]]:
+        """What a model is to be told beside its messages.
+
+        Args:
+            thread_id: The thread.
+            ns: The namespace whose messages they are.
+            run: Stands for the run: within one the memory's text stays what it was first, so that prompt caches hold.
+            calls: The tool calls among the messages that have no result.
+            memory: Whether the memory is wanted.
+
+        Returns:
+            The memory's text, and by tool_call_id what is known of those calls.
+        """
+        with self._restored(thread_id) as (session, _, restored):
+            answers = restored.answers(ns, calls) if calls else {}
+            if not memory:
+                return "", answers
+            for known, text in session.texts:
+                if run is not None and known is run:
+                    return text, answers
+            text = str(restored.memory())
+            session.texts = [*session.texts[-3:], (run, text)]
+            return text, answers
+
+    @contextlib.contextmanager
+    def _restored(self, thread_id: str) -> Iterator[tuple[Session, Reader, Restored]]:
+        with self._sessions.use(thread_id) as session:
+            session.refresh()
+            reader = Reader(session, self._serde(thread_id))
+            yield session, reader, Restored(session, reader, self.ledger(thread_id), self._deriver)
+
+    def _lent(self, session: Session, restored: Restored) -> str | None:
+        """The memory's text that is lent to a run that begins now; None if none is."""
+        if self._restore_memory == "never" or not session.exists:
+            return None
+        ended = session.checkpoints.ended
+        # A run that ended, or waits for a human, since the call was started has told the model.
+        is_open = ended is None or ended.reason in ("failed", "cancelled")
+        if self._restore_memory == "always" or session.crashed or is_open and restored.recorded_uncertain():
+            try:
+                return str(restored.memory()) or None
+            except CorruptSessionError as error:
+                # A checkpoint that can be read does not wait for a record that cannot.
+                logger.warning("thread %r is restored without its memory: %s", session.identity.thread_id, error)
+        return None
 
     # --- removing and copying
 

@@ -24,6 +24,8 @@ from langgraph_jsonl_checkpoint.errors import (
     ValueEncodingError,
 )
 from langgraph_jsonl_checkpoint.folds.checkpoints import Checkpoints
+from langgraph_jsonl_checkpoint.folds.runs import Runs
+from langgraph_jsonl_checkpoint.folds.tool_calls import ToolCalls
 from langgraph_jsonl_checkpoint.identity import version_of
 from langgraph_jsonl_checkpoint.log import journal, local, records
 from langgraph_jsonl_checkpoint.values.book import Book, Page
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from langgraph_jsonl_checkpoint.identity import Identity
+    from langgraph_jsonl_checkpoint.log.writers import Writer
+    from langgraph_jsonl_checkpoint.restore import Recall
 
 _ATTEMPTS = 100  # how often a session may be created, replaced or deleted under one call
 
@@ -54,24 +58,38 @@ class Session:
         known: What was frozen lately.
         shadows: By namespace, what the last checkpoint was written from.
         checkpoints: The fold of its checkpoints and pending writes.
+        tools: The fold of its tool calls.
+        runs: The fold of its writers.
         book: Its numbered messages and values.
         header: Its header; None if it has no log.
         identity: Which session it is.
+        writer: This saver as a writer.
+        hooked: Whether a hook in this process records the thread's tool calls.
+        failure: Why the last append failed; None if it did not, or the log was read since.
+        recall: How far the session's memory has been derived.
+        texts: The memory's text that each run was given first.
+        parent: The thread whose agent started this one's, for the header of a new log.
     """
 
-    def __init__(self, identity: Identity) -> None:
+    def __init__(self, identity: Identity, writer: Writer) -> None:
         self.lock = threading.RLock()
         self.used = 0
         self.known = Known()
         self.shadows: dict[str, Shadow] = {}
         self.checkpoints = Checkpoints()
+        self.tools = ToolCalls()
+        self.runs = Runs()
         self.book = Book()
         self.header: records.Session | None = None
         self.identity = identity
+        self.writer = writer
+        self.hooked = False
+        self.recall: Recall | None = None
+        self.texts: list[tuple[object, str]] = []
+        self.parent: dict[str, Any] = {}
         self._file: local.LogFile | None = None
         self._position = journal.Position()
-        self._writers: set[str] = set()
-        self._failure: Exception | None = None
+        self.failure: Exception | None = None
         self._recovered: records.Recovered | None = None
 
     # --- reading
@@ -83,7 +101,7 @@ class Session:
             CorruptSessionError: The log is damaged.
             UnsupportedVersionError: Another version wrote it.
         """
-        if self._failure is not None:
+        if self.failure is not None:
             self.forget()
         for _ in range(_ATTEMPTS):
             size = self._open()
@@ -100,12 +118,14 @@ class Session:
             self._file.close()
         self._file = None
         self._position = journal.Position()
-        self._failure = None
-        self._writers = set()
+        self.failure = None
         self.header = None
         # Parts and numbers of before carry the old book's token, so they count no more.
         self.book = Book()
         self.checkpoints = Checkpoints()
+        self.tools = ToolCalls()
+        self.runs = Runs()
+        self.recall = None
         self.known = Known()
         self.shadows = {}
 
@@ -114,12 +134,38 @@ class Session:
         """Whether the session had a log when it was last looked at."""
         return self._file is not None
 
+    @property
+    def is_left(self) -> bool:
+        """Whether this saver wrote last, and the run is not over."""
+        return self.runs.writer == self.identity.writer and not self.runs.closed and self.checkpoints.is_unfinished
+
+    @property
+    def crashed(self) -> bool:
+        """Whether the last run neither ended nor paused for a human, and its writer died without closing.
+
+        The run that a new writer makes of it goes on being one that crashed, until it ends.
+        """
+        if not self.checkpoints.is_unfinished:
+            return False
+        return self.runs.restored or self._left_by() != ""
+
+    def _left_by(self) -> str:
+        """The writer that died in a run that is not over; empty if there is none."""
+        last = self.runs.writer
+        if not last or self.runs.closed or not self.checkpoints.is_unfinished or self.writer.is_alive(last):
+            return ""
+        return last
+
     def read_all(self) -> list[list[journal.Line]]:
         """Every commit of the log, the header first. Call `refresh` before."""
-        if self._file is None:
-            return []
-        data = self._file.read(0, self._position.offset)
-        return journal.follow(data, journal.Position())[0]
+        return self.read_from(journal.Position())[0]
+
+    def read_from(self, position: journal.Position) -> tuple[list[list[journal.Line]], journal.Position]:
+        """The commits of the log behind a position, and where it ends. Call `refresh` before."""
+        if self._file is None or position.offset >= self._position.offset:
+            return [], position
+        commits, after, _ = journal.follow(self._file.read(position.offset, self._position.offset), position)
+        return commits, after
 
     def _open(self) -> int | None:
         """Open the log if it is not; its size, or None if there is none."""
@@ -179,7 +225,7 @@ class Session:
         kind, text = "", b""
         try:
             for kind, text in chain.from_iterable(commits):
-                self._take(records.parse(kind, text), seq)
+                self._take(records.parse(kind, text), seq, text)
                 seq += 1
         except LookupError:
             self.forget()
@@ -191,15 +237,18 @@ class Session:
             reason = f"a record is not what its type says ({error})"
             raise self._corrupt(self._position.offset, reason, seq) from error
 
-    def _take(self, record: records.Record | None, seq: int) -> None:
+    def _take(self, record: records.Record | None, seq: int, text: bytes) -> None:
         if isinstance(record, (records.Message, records.Value)):
             self.book.add(record)
         elif isinstance(record, records.Session):
             self.header = self.identity.checked(record, seq)
-        elif isinstance(record, records.Open):
-            self._writers.add(record.writer)
         elif record is not None:
-            self.checkpoints.apply(record, seq)
+            self._fold(record, seq, records.timestamp(text) if type(record) is records.Tool else "")
+
+    def _fold(self, record: records.Record, seq: int, ts: str) -> None:
+        self.checkpoints.apply(record, seq)
+        self.tools.apply(record, seq, ts)
+        self.runs.apply(record, seq)
 
     def _corrupt(self, offset: int, reason: str, seq: int | None = None) -> CorruptSessionError:
         error = CorruptSessionError(self.identity.path, offset, self._position.seq if seq is None else seq, reason)
@@ -224,16 +273,16 @@ class Session:
             FailedSessionError: An append failed before this one, and the log was not read since.
             OSError: The commit could not be written. The log is as it was before.
         """
-        if self._failure is not None:
+        if self.failure is not None:
             raise FailedSessionError(
-                f"an earlier append to {self.identity.path} failed ({self._failure}); what it held is missing. "
+                f"an earlier append to {self.identity.path} failed ({self.failure}); what it held is missing. "
                 "Free what was in the way and run the thread again: a new run reads the log first."
-            ) from self._failure
+            ) from self.failure
         for _ in range(_ATTEMPTS):
             existed = self.exists
             if (file := self._locked()) is None:
                 if existed:
-                    self._failure = DeletedSessionError(f"{self.identity.path} was deleted during a run")
+                    self.failure = DeletedSessionError(f"{self.identity.path} was deleted during a run")
                     return False
                 if self._create(make, seal, sync=sync):
                     return True
@@ -282,7 +331,7 @@ class Session:
         commit = self._compose(before, make, seal)
         if commit is None:
             return
-        page, everything, frame, after = commit
+        page, everything, ts, frame, after = commit
         try:
             file.write(frame, before.offset)
             if sync:
@@ -296,16 +345,16 @@ class Session:
             except OSError as second:
                 error.add_note(f"the part that was written could not be cut off either ({second})")
             raise
-        self._believe(page, everything, after)
+        self._believe(page, everything, ts, after)
 
     def _create(self, make: Callable[[Page], list[records.Record]], seal: Any, *, sync: bool | None) -> bool:
         """Create the log with its first commit; False if another writer was faster."""
-        header = self.identity.header()
-        first, position = journal.commit(journal.Position(), self._lines(0, [header]))
+        header = self.identity.header(**self.parent)
+        first, position = journal.commit(journal.Position(), _lines(0, records.now(), [header]))
         commit = self._compose(position, make, seal)
         if commit is None:
             return True
-        page, everything, frame, after = commit
+        page, everything, ts, frame, after = commit
         try:
             local.create(self.identity.path, first + frame, sync=sync is not None)
             self._file = local.LogFile(self.identity.path)
@@ -317,8 +366,14 @@ class Session:
             self._fail(error, page)
             raise
         self.header = header
-        self._believe(page, everything, after)
+        self._believe(page, everything, ts, after)
         return True
+
+    def finish(self) -> None:
+        """Say that this writer ends in good order, if its last run is not over: it did not die in it."""
+        self.refresh()
+        if self.is_left:
+            self.append(lambda _: [records.Close(writer=self.identity.writer)], None, sync=False)
 
     def rewrite(self, plan: Callable[[list[journal.Line]], tuple[records.Prune, Iterable[bytes]] | None]) -> bool:
         """Put a new generation in the log's place, under its lock: whoever appends waits and then finds it.
@@ -354,33 +409,47 @@ class Session:
 
     def _compose(
         self, before: journal.Position, make: Callable[[Page], list[records.Record]], seal: Any
-    ) -> tuple[Page, list[records.Record], bytes, journal.Position] | None:
-        """A commit that follows `before`: its page, records, frame and position; None if it is empty."""
+    ) -> tuple[Page, list[records.Record], str, bytes, journal.Position] | None:
+        """A commit that follows `before`: its page, records, time, frame and position; None if it is empty."""
         page = self.book.page(seal)
+        ts = records.now()
         try:
             made = make(page)
             if not made and self._recovered is None:
                 return None
-            if self._recovered or self.identity.writer not in self._writers:
-                made = [self.identity.opening(self._recovered), *page.records, *made]
-            else:
-                made = [*page.records, *made]
-            return page, made, *journal.commit(before, self._lines(before.seq, made))
+            made = [*self._opening(made), *page.records, *made]
+            return page, made, ts, *journal.commit(before, _lines(before.seq, ts, made))
         except BaseException as error:
             page.drop()
             if isinstance(error, OverflowError):
                 raise ValueEncodingError(f"{error}; nothing was stored. Store large values outside.") from None
             raise
 
+    def _opening(self, made: list[records.Record]) -> list[records.Record]:
+        """What stands before a commit that tells who writes it: a writer's first, and its first after another's run.
+
+        Raises:
+            OSError: The commit begins or goes on with a run, and the writer's lock cannot be taken.
+        """
+        me, runs = self.identity.writer, self.runs
+        in_run = any(_is_of_run(record) for record in made)
+        if in_run:
+            self.writer.live()
+        known = me in runs.hooks
+        told = self.hooked or self.writer.hooked or runs.hooks.get(me, False)
+        if known and self._recovered is None and (runs.writer == me or not in_run) and runs.hooks[me] == told:
+            return []
+        died = "" if runs.writer == me else self._left_by()
+        return [self.identity.opening(known=known, hook=told, died=died, recovered=self._recovered)]
+
     def _fail(self, error: BaseException, page: Page) -> None:
-        self._failure = error if isinstance(error, Exception) else RuntimeError("the append was interrupted")
+        self.failure = error if isinstance(error, Exception) else RuntimeError("the append was interrupted")
         page.drop()
 
-    def _believe(self, page: Page, everything: list[records.Record], after: journal.Position) -> None:
+    def _believe(self, page: Page, everything: list[records.Record], ts: str, after: journal.Position) -> None:
         page.keep()
         for seq, record in enumerate(everything, after.seq - len(everything)):
-            self.checkpoints.apply(record, seq)
-        self._writers.add(self.identity.writer)
+            self._fold(record, seq, ts)
         self._recovered = None
         self._position = after
 
@@ -391,9 +460,14 @@ class Session:
         file.sync()
         return records.Recovered(offset=offset, bytes=size - offset, file=name)
 
-    def _lines(self, seq: int, everything: list[records.Record]) -> list[bytes]:
-        ts = records.now()
-        return [records.line(i, ts, record) for i, record in enumerate(everything, seq)]
+
+def _is_of_run(record: records.Record) -> bool:
+    """Whether somebody may ask later if the writer of this record lives."""
+    return type(record) is records.Checkpoint and bool(record.next) or type(record) is records.Tool
+
+
+def _lines(seq: int, ts: str, everything: list[records.Record]) -> list[bytes]:
+    return [records.line(i, ts, record) for i, record in enumerate(everything, seq)]
 
 
 @contextlib.contextmanager

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import itertools
+import logging
 import os
-import secrets
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -13,14 +14,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from langgraph.checkpoint.base.id import uuid6
 
-from langgraph_jsonl_checkpoint.errors import ClosedSaverError
+from langgraph_jsonl_checkpoint.errors import ClosedSaverError, SessionError
 from langgraph_jsonl_checkpoint.identity import Identity
 from langgraph_jsonl_checkpoint.log import frames, local, names
+from langgraph_jsonl_checkpoint.log.writers import Writer
 from langgraph_jsonl_checkpoint.session import Session
 from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+logger = logging.getLogger(__name__)
 
 _UUID = 36
 _DELETED = 1024  # deleted threads whose late writes are still known
@@ -33,23 +37,31 @@ class Sessions:
         root: The directory.
         workspace: The group of threads.
         max_open: How many sessions stay open, each with a descriptor and its log's records in memory.
+        writer: The writer that it goes on as; a new one without it.
+
+    Attributes:
+        writer: The writer.
+        running: (thread, task, tool_call_id) of the tool calls that run in this process.
     """
 
-    def __init__(self, root: str, workspace: str, max_open: int) -> None:
+    def __init__(self, root: str, workspace: str, max_open: int, writer: Writer | None = None) -> None:
         self.root = root
         self.workspace = workspace
         self._max_open = max_open
-        self._start()
+        self._start(writer or Writer(root, workspace))
         self._closed = False
         _all.add(self)
 
-    def _start(self) -> None:
+    def _start(self, writer: Writer) -> None:
+        self.writer = writer
         self._lock = threading.Lock()
         self._open: dict[str, Session] = {}
         self._clock = itertools.count()
         self._versions = itertools.count()
         self._deleted: dict[str, tuple[str, frozenset[str]]] = {}
-        self.writer = secrets.token_hex(4)
+        self.running: set[tuple[str, str, str]] = set()
+        self._end = weakref.finalize(self, _abandon, self.writer)
+        self._end.atexit = False
 
     def path(self, thread_id: str) -> str:
         """The thread's log file."""
@@ -57,11 +69,11 @@ class Sessions:
 
     def identity(self, thread_id: str) -> Identity:
         """The identity of a thread's session, with this saver as its writer."""
-        return Identity(self.path(thread_id), thread_id, self.workspace, self.writer)
+        return Identity(self.path(thread_id), thread_id, self.workspace, self.writer.id)
 
     def version(self) -> str:
         """A string that no other call, in this process or another, gets."""
-        return f"{self.writer}-{next(self._versions):x}"
+        return f"{self.writer.id}-{next(self._versions):x}"
 
     def peek(self, thread_id: str) -> Session:
         """The session object of a thread, without lock or disk: for its `known` and `shadows` only."""
@@ -69,7 +81,7 @@ class Sessions:
             raise ClosedSaverError("the saver is closed; make a new JsonlSaver on the same directory")
         session = self._open.get(thread_id)
         if session is None:
-            session = self._open.setdefault(thread_id, Session(self.identity(thread_id)))
+            session = self._open.setdefault(thread_id, Session(self.identity(thread_id), self.writer))
         session.used = next(self._clock)
         return session
 
@@ -81,9 +93,18 @@ class Sessions:
             with session.lock:
                 # It may have been evicted while we waited for its lock; then another object stands for the thread.
                 if self._open.get(thread_id) is session:
-                    yield session
+                    try:
+                        yield session
+                    finally:
+                        self._note(thread_id, session)
                     break
         self._evict()
+
+    def _note(self, thread_id: str, session: Session) -> None:
+        if session.is_left:
+            self.writer.left.add(thread_id)
+        elif session.exists:
+            self.writer.left.discard(thread_id)
 
     def thread_ids(self) -> Iterator[tuple[float, str]]:
         """(time of last change, thread id) of every thread that has a log, the last changed first."""
@@ -100,6 +121,7 @@ class Sessions:
         with self.use(thread_id) as session:
             ids = {name for name, _, _ in session.checkpoints.newest_first()}
             session.forget()
+            self.writer.left.discard(thread_id)
             local.delete(session.identity.path)
             if len(self._deleted) >= _DELETED:
                 self._deleted.pop(next(iter(self._deleted)))
@@ -115,11 +137,22 @@ class Sessions:
 
     def close(self) -> None:
         """Close every session; later calls raise."""
+        if self._closed:
+            return
+        for thread_id in list(self.writer.left):
+            try:
+                with self.use(thread_id) as session:
+                    session.finish()
+            except (SessionError, OSError) as error:
+                # What was stored is stored; only whether the run was left in good order stays open.
+                logger.warning("thread %r could not be closed: %s", thread_id, error)
         self._closed = True
         while self._open:
             _, session = self._open.popitem()
             with session.lock:
                 session.forget()
+        self.writer.left.clear()
+        self.writer.end()
 
     def _evict(self) -> None:
         if len(self._open) <= self._max_open:
@@ -142,20 +175,41 @@ class Sessions:
         The parent's locks may be held by threads that the child does not have, and a lock on an inherited
         descriptor is the parent's lock. Closing the child's copy does not release it.
         """
-        inherited = self._open
-        self._start()
+        inherited, parent = self._open, self.writer
+        self._start(Writer(self.root, self.workspace))
+        self.writer.hooked = parent.hooked
         for session in inherited.values():
             session.forget()
+        parent.drop()
 
 
 _all: weakref.WeakSet[Sessions] = weakref.WeakSet()
+_abandoned: list[Writer] = []
+
+
+def _abandon(writer: Writer) -> None:
+    """A saver is gone that nobody closed. It may be so inside any call of any thread: nothing is appended here."""
+    if writer.left:
+        _abandoned.append(writer)
+    else:
+        writer.end()
+
+
+def _at_exit() -> None:
+    """Close what nobody closed: the process ends in good order."""
+    for sessions in [*_all, *(Sessions(w.root, w.workspace, 1, w) for w in _abandoned)]:
+        sessions.close()
 
 
 def _after_fork() -> None:
+    for writer in _abandoned:
+        writer.drop()
+    _abandoned.clear()
     for sessions in _all:
         sessions.after_fork()
 
 
+atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 

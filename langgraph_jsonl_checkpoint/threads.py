@@ -86,7 +86,7 @@ def copy(sessions: Sessions, serde: Callable[[str], Serde], source: str, target:
         parent=header.parent,
         forked_from={"thread_id": tag_text(source), "seq": len(lines) - 1},
     )
-    ts = retention.timestamp(lines[-1].text)
+    ts = records.timestamp(lines[-1].text)
     texts = [line.text for line in lines[1:]]
     if serde(source).seals:
         owner, heir = serde(source), serde(target)
@@ -129,9 +129,11 @@ def _rewrite(
             gone = sum(removal.covers(ns, name) for name, ns, _ in reader.fold.newest_first())
             if not gone:
                 return None
-            stays = list(retention.survivors(lines[1:], reader.fold, reader.thaw, removal))
+            stays = list(retention.survivors(lines[1:], reader.fold, session.tools, reader.thaw, removal))
             removed = {"checkpoints": gone, "records": len(lines) - 1 - len(stays)}
-            return records.Prune(strategy=strategy, removed=removed), stays
+            inputs = sorted(reader.fold.inputs)
+            prune = records.Prune(strategy=strategy, removed=removed, inputs=[tag_text(i) for i in inputs] or None)
+            return prune, stays
 
         session.rewrite(plan)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP
-from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, TASKS
+from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, TASKS, _DeltaSnapshot
 from langgraph.types import Send
 
 if TYPE_CHECKING:
@@ -17,18 +17,35 @@ if TYPE_CHECKING:
 __all__ = [
     "ERROR",
     "INTERRUPT",
+    "RESUME_INDEX",
     "TASKS",
+    "Answers",
+    "answers",
+    "checkpoint_of",
+    "checkpointer",
     "delta_channels",
+    "delta_value",
     "end_of_run",
     "index_of",
     "is_compiled",
+    "is_send",
+    "is_stored_at_exit",
     "next_nodes",
+    "parent_namespace",
+    "run_of",
     "task_namespace",
+    "task_of",
 ]
 
+RESUME_INDEX = WRITES_IDX_MAP["__resume__"]
 _BRANCH = "branch:to:"
 _JOIN = "join:"
 _START = "__start__"
+_DURABILITY = "__pregel_durability"
+_RUNTIME = "__pregel_runtime"
+_CHECKPOINTER = "__pregel_checkpointer"
+_SCRATCHPAD = "__pregel_scratchpad"
+_PUSH = "__pregel_push"
 _HANDLED = "__error_source_node__"
 
 
@@ -94,6 +111,16 @@ def delta_channels(metadata: Mapping[str, Any]) -> list[str]:
     return list(counters) if isinstance(counters, dict) else []
 
 
+def delta_value(value: Any) -> Any:
+    """A DeltaChannel's value, if this is a snapshot of one; else the value itself."""
+    return value.value if isinstance(value, _DeltaSnapshot) else value
+
+
+def is_stored_at_exit(configurable: Mapping[str, Any]) -> bool:
+    """Whether a run stores its checkpoints only when it ends."""
+    return configurable.get(_DURABILITY) == "exit"
+
+
 def task_namespace(ns: str) -> bool:
     """Whether a namespace belongs to one call of a subgraph (`name:task id`), not to a stateful subgraph."""
     return ":" in ns
@@ -113,3 +140,57 @@ def end_of_run(writes: list[tuple[str, Any]]) -> tuple[str | None, Any]:
     if ERROR in channels and _HANDLED not in channels:
         return "failed", channels[ERROR]
     return None, None
+
+
+def checkpointer(configurable: Mapping[str, Any]) -> Any:
+    """The checkpointer of the running graph; None if it has none, or nothing runs."""
+    return configurable.get(_CHECKPOINTER)
+
+
+def run_of(configurable: Mapping[str, Any]) -> object:
+    """An object that all tasks of one run share; None if there is none."""
+    return getattr(configurable.get(_RUNTIME), "control", None)
+
+
+def checkpoint_of(configurable: Mapping[str, Any]) -> str | None:
+    """The checkpoint whose task runs; None if nothing runs."""
+    info = getattr(configurable.get(_RUNTIME), "execution_info", None)
+    return getattr(info, "checkpoint_id", None)
+
+
+def is_send(config: Mapping[str, Any]) -> bool:
+    """Whether the running task was made by a `Send`: then it has one tool call, and its siblings are other tasks."""
+    path = (config.get("metadata") or {}).get("langgraph_path") or ("",)
+    return bool(path[0] == _PUSH)
+
+
+def answers(configurable: Mapping[str, Any]) -> Answers:
+    """The answers to interrupts that the running task was given."""
+    return Answers(configurable[_SCRATCHPAD])
+
+
+class Answers:
+    """The answers of one execution of a task, which `interrupt()` gives out one by one.
+
+    Attributes:
+        key: The same object for all that runs in this execution, and no other; it can be referred to weakly.
+    """
+
+    def __init__(self, scratchpad: Any) -> None:
+        self._scratchpad = scratchpad
+        self.key: object = scratchpad.get_null_resume
+
+    def waiting(self, used: int) -> bool:
+        """Whether there is an answer beyond the first `used` ones."""
+        given = self._scratchpad.resume
+        return len(given) > used or self._scratchpad.get_null_resume(False) is not None  # noqa: FBT003 - upstream's
+
+
+def parent_namespace(ns: str) -> str:
+    """The namespace of the checkpoint whose task runs in `ns` (`agent:1|tools:2`)."""
+    return ns.rpartition("|")[0]
+
+
+def task_of(ns: str) -> str:
+    """The task that runs in `ns`."""
+    return ns.rpartition("|")[2].rpartition(":")[2]

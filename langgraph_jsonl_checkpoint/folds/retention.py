@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from langgraph_jsonl_checkpoint.folds.checkpoints import Checkpoints
+    from langgraph_jsonl_checkpoint.folds.tool_calls import Call, ToolCalls
     from langgraph_jsonl_checkpoint.log.journal import Line
     from langgraph_jsonl_checkpoint.values.thaw import Thawer
 
@@ -72,12 +73,16 @@ def runs(fold: Checkpoints, thaw: Thawer, run_ids: Collection[str]) -> Removal:
     return Removal(made - needed)
 
 
-def survivors(lines: Sequence[Line], fold: Checkpoints, thaw: Thawer, removal: Removal) -> Iterator[bytes]:
+def survivors(
+    lines: Sequence[Line], fold: Checkpoints, tools: ToolCalls, thaw: Thawer, removal: Removal
+) -> Iterator[bytes]:
     """The lines that stay, in their order; the header is not among them.
 
-    Of an id that was put several times the last content stays, in the first one's place. Messages and values stay
-    if something that stays refers to them.
+    Of an id that was put several times the last content stays, in the first one's place. Of tool calls those stay
+    whose checkpoint stays, and those that somebody has yet to decide upon. Messages and values stay if something that
+    stays refers to them.
     """
+    calls = {call.key for call in tools if _stays(call, removal)} | {call.key for call in tools.unsettled()}
     last: set[Key] = set()
     texts: list[Any] = []
     stays: list[tuple[Line, records.Record | None]] = []
@@ -89,23 +94,40 @@ def survivors(lines: Sequence[Line], fold: Checkpoints, thaw: Thawer, removal: R
                 continue
             last.add(key)
             record = _record(fold, *key)
-            texts += [record.channels, record.versions, record.seen, record.metadata, record.extra]
-        elif isinstance(record, records.Writes):
+        elif isinstance(record, (records.Writes, records.Terminal)):
             if removal.covers(untag_text(record.ns), untag_text(record.checkpoint)):
                 continue
-            texts += [text for _, _, text in record.writes]
-        elif isinstance(record, records.Terminal):
-            if removal.covers(untag_text(record.ns), untag_text(record.checkpoint)):
-                continue
-            texts.append(record.error)
+        elif isinstance(record, records.Tool) and (untag_text(record.task), untag_text(record.call)) not in calls:
+            continue
+        texts += _texts(record)
         stays.append((line, record))
     numbers = set().union(*(thaw.numbers(t) for t in texts if t is not records.NO_TEXT))
     for line, record in stays:
         yield from _rewritten(line, record, removal, numbers)
 
 
+def _texts(record: records.Record | None) -> list[Any]:
+    """The texts of a record that may refer to messages and values."""
+    if isinstance(record, records.Checkpoint):
+        return [record.channels, record.versions, record.seen, record.metadata, record.extra]
+    if isinstance(record, records.Writes):
+        return [text for _, _, text in record.writes]
+    if isinstance(record, records.Terminal):
+        return [record.error]
+    if isinstance(record, records.Tool):
+        return [record.args, record.result, record.error, record.message]
+    return []
+
+
+def _stays(call: Call, removal: Removal) -> bool:
+    """Whether a tool call's task may still go on: its checkpoint stays, or is not stored at all."""
+    if call.checkpoint is None:
+        return True
+    return not removal.covers(call.ns, call.checkpoint)
+
+
 def _rewritten(line: Line, record: records.Record | None, removal: Removal, numbers: set[int]) -> Iterator[bytes]:
-    ts = timestamp(line.text)
+    ts = records.timestamp(line.text)
     if isinstance(record, records.Message):
         if record.n in numbers:
             yield line.text
@@ -170,8 +192,3 @@ def _record(fold: Checkpoints, ns: str, name: str) -> records.Checkpoint:
 
 def _id(record: records.Checkpoint | None) -> str:
     return untag_text(record.id) if record is not None else ""
-
-
-def timestamp(text: bytes) -> str:
-    """When a line was written."""
-    return text.split(b'"ts":"', 1)[1].split(b'"', 1)[0].decode()

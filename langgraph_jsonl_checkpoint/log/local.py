@@ -163,7 +163,7 @@ def create(path: str, data: bytes, *, sync: bool) -> None:
         FileExistsError: Another writer was faster; nothing was changed.
     """
     directory = os.path.dirname(path)
-    made = _make_directories(directory)
+    made = make_directories(directory)
     aside = os.path.join(directory, f"{_ASIDE}{secrets.token_hex(8)}")
     _write_new(aside, data, sync=sync)
     try:
@@ -243,7 +243,7 @@ def sync_directory(path: str) -> None:
         os.close(fd)
 
 
-def _make_directories(path: str) -> list[str]:
+def make_directories(path: str) -> list[str]:
     """Make a directory and its parents, 0700; the directories whose entries are new."""
     missing: list[str] = []
     while not os.path.isdir(path):

@@ -46,13 +46,24 @@ class Recovered(Record):
 
 
 class Open(Record):
-    """A writer appends to the session for the first time."""
+    """A writer appends to the session: all that follows, up to the next `open`, is its own.
+
+    A writer that comes back after another gives its id alone.
+    """
 
     writer: str
-    pid: int
-    host: str
-    versions: dict[str, str]
+    pid: int = 0
+    host: str = ""
+    versions: dict[str, str] = {}
+    hook: bool = False
+    died: str = ""
     recovered: Recovered | None = None
+
+
+class Close(Record):
+    """The writer closed the session in good order, with a run that is not over: it did not die in it."""
+
+    writer: str
 
 
 class Message(Record):
@@ -95,6 +106,7 @@ class Checkpoint(Record, kw_only=True):
     versions: msgspec.Raw
     seen: msgspec.Raw
     updated: Any = msgspec.UNSET
+    input: Any = None
     metadata: msgspec.Raw
     extra: msgspec.Raw = NO_TEXT
 
@@ -108,11 +120,34 @@ class Terminal(Record):
     error: msgspec.Raw = NO_TEXT
 
 
+class Tool(Record, kw_only=True):
+    """A step in the life of a tool call, whose key is (task, call)."""
+
+    task: Any
+    call: Any
+    status: str
+    attempt: int = 0
+    ns: Any = ""
+    checkpoint: Any = None
+    name: Any = None
+    args: msgspec.Raw = NO_TEXT
+    effect: str = ""
+    check: bool = False
+    orphan: Any = None
+    result: msgspec.Raw = NO_TEXT
+    error: msgspec.Raw = NO_TEXT
+    decision: str = ""
+    message: msgspec.Raw = NO_TEXT
+    by: str = ""
+    spent: int = 0
+
+
 class Prune(Record):
     """What this generation of the session left out."""
 
     strategy: str
     removed: dict[str, int]
+    inputs: Any = None
 
 
 class Reserved(Record):
@@ -128,7 +163,8 @@ TYPES: dict[str, type[Record]] = {
     "checkpoint": Checkpoint,
     "terminal": Terminal,
     "prune": Prune,
-    "tool": Reserved,
+    "close": Close,
+    "tool": Tool,
     "chunks": Reserved,
     "compaction": Reserved,
     "runtime": Reserved,
@@ -149,6 +185,11 @@ def line(seq: int, ts: str, record: Record) -> bytes:
     fields = _encode(record)[1:]
     comma = b"" if fields == b"}" else b","
     return b'{"seq":%d,"type":"%s","ts":"%s"%s' % (seq, _NAMES[type(record)].encode(), ts.encode(), comma) + fields
+
+
+def timestamp(text: bytes) -> str:
+    """When a line was written."""
+    return text.split(b'"ts":"', 1)[1].split(b'"', 1)[0].decode()
 
 
 def now() -> str:

@@ -44,6 +44,10 @@ _INT64 = 1 << 63
 _TEXT = {str}
 
 
+class _MemoryFoundError(Exception):
+    """A list holds the session memory that the saver lent it, which is no part of the state."""
+
+
 class Freezer:
     """Freezes values for one session.
 
@@ -202,6 +206,14 @@ class Freezer:
 
     def _list(self, value: list[Any], before: Any) -> tuple[Any, Any, int]:
         value = value[:]  # one look: another thread may append meanwhile
+        try:
+            return self._list_of(value, before)
+        except _MemoryFoundError:
+            return self._list_of([v for v in value if type(v) is not messages.MemoryMessage], before)
+
+    def _list_of(self, value: list[Any], before: Any) -> tuple[Any, Any, int]:
+        if value and type(value[0]) is messages.MemoryMessage:
+            del value[0]  # the saver put it there: restored messages begin with it
         if not value:
             return [], [], 2
         if len(value) >= LARGE // 4 and (scalars := _scalars(value)) is not None:
@@ -259,6 +271,8 @@ class Freezer:
 
     def _element(self, element: Any) -> tuple[Any, Any, int]:
         """An element of a list: a number of its own if it is worth finding again."""
+        if type(element) is messages.MemoryMessage:
+            raise _MemoryFoundError
         if type(element) in (dict, list):
             item = self._known.find(element)
             if item is not None:

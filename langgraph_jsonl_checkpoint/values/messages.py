@@ -17,6 +17,13 @@ from langchain_core import messages
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
+MEMORY_ID = "session-memory"
+
+
+class MemoryMessage(messages.HumanMessage):
+    """A session's memory at the head of restored messages, told from a user's message by its class; never stored."""
+
+
 CLASSES: dict[str, type[BaseMessage]] = {
     name: getattr(messages, name)
     for name in (

@@ -10,6 +10,8 @@ from langgraph_jsonl_checkpoint.values import messages, ranges
 from langgraph_jsonl_checkpoint.values.types import UNTAG
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from langgraph_jsonl_checkpoint.values.book import Book
     from langgraph_jsonl_checkpoint.values.seal import Serde
 
@@ -39,14 +41,33 @@ class Thawer:
         Raises:
             BadTextError: The text is not what this version and this serde write.
         """
+        return self._checked(self._value, text)
+
+    def tree(self, text: bytes | msgspec.Raw) -> Any:
+        """A record's field as a tree, its references as they are. Raises what `value` raises."""
+        return self._checked(lambda t, _: _decode(self._serde.open(bytes(t))), text)
+
+    def built(self, tree: Any) -> Any:
+        """The value of a part of a tree. Raises what `value` raises."""
+        return self._checked(self._build, tree)
+
+    def number(self, number: int) -> Any:
+        """The message or value with that number. Raises what `value` raises."""
+        return self._checked(self._number, number)
+
+    def _checked(self, read: Callable[[Any, int], Any], what: Any) -> Any:
         try:
-            return self._value(text, self._book.next)
+            return read(what, self._book.next)
         except BadTextError:
             raise
         except RecursionError:
             raise BadTextError("a value is nested too deeply") from None
         except Exception as error:
             raise BadTextError(f"{type(error).__name__}: {error}") from error
+
+    def flat(self, runs: list[ranges.Range]) -> Iterator[tuple[int, int]]:
+        """Runs of numbers without the lists that they begin with."""
+        return ranges.flat(runs, self._book.stem)
 
     def numbers(self, text: bytes | msgspec.Raw) -> set[int]:
         """All numbers that a text needs, directly and through others."""

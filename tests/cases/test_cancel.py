@@ -212,7 +212,7 @@ def test_unanswered_tool_calls_come_back_as_they_were_stored(root: Path) -> None
 
     calls = [call("quick", "c1", n=1), call("deadly", "c2", n=2), call("deadly", "c3", n=3)]
     asked = [HumanMessage("go", id="h1"), AIMessage("calling", id="a1", tool_calls=calls)]
-    with JsonlSaver(root) as saver:
+    with JsonlSaver(root, restore_memory="never") as saver:
         found = saver.get_tuple(config())
         assert found.checkpoint["channel_values"]["messages"] == asked
         ((answer,),) = [value for _, name, value in found.pending_writes if name == "messages"]

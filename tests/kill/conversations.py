@@ -78,7 +78,7 @@ def resume(agent: Any, thread: str) -> None:
 
 def fill(root: Path) -> None:
     """Hold the conversations, and leave what processes leave that are killed while they write a log."""
-    with JsonlSaver(root) as saver:
+    with JsonlSaver(root, restore_memory="never") as saver:
         for thread in ("plain", "delta", "asks"):
             agent = build(saver, thread)
             turn(agent, thread, "one", 1)
@@ -103,13 +103,13 @@ def tear(log: Path) -> bytes:
 
 def log_of(root: Path, thread: str) -> Path:
     """Where a thread's log is, or would be."""
-    with JsonlSaver(root) as saver:
+    with JsonlSaver(root, restore_memory="never") as saver:
         return saver.path(thread)
 
 
 def look(root: Path, threads: Iterable[str]) -> dict[str, Seen]:
     """All that a new saver reads of these threads; a list of all threads has the same of them."""
-    with JsonlSaver(root) as saver:
+    with JsonlSaver(root, restore_memory="never") as saver:
         found = {
             thread: Seen(list(saver.list(config(thread))), build(saver, thread).get_state(config(thread)))
             for thread in threads

@@ -64,7 +64,7 @@ def reporting(order: dict[str, Any], report: Callable[..., None]) -> JsonlSaver:
             await super().aput_writes(config, writes, task_id, task_path)
             put_writes_returned(config, writes, task_id)
 
-    return Reporting(order["root"], fsync=order["fsync"])
+    return Reporting(order["root"], fsync=order["fsync"], restore_memory="never")
 
 
 def work(order: dict[str, Any], pipe: int) -> None:

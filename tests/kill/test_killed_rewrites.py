@@ -75,7 +75,7 @@ def check_meaning(call: list[Any], changed: str, old: dict[str, Seen], new: dict
 def repeat(root: Path, call: list[Any], *, done: bool) -> None:
     """Make the call again."""
     name, *args = call
-    with JsonlSaver(root) as saver:
+    with JsonlSaver(root, restore_memory="never") as saver:
         if name == "copy_thread" and done:
             with pytest.raises(ValueError, match="exists"):
                 saver.copy_thread(*args)
@@ -85,7 +85,7 @@ def repeat(root: Path, call: list[Any], *, done: bool) -> None:
 
 def check_goes_on(root: Path, thread: str, before: Seen) -> None:
     """The thread's run ends, another follows, and all of it is read again."""
-    with JsonlSaver(root) as saver:
+    with JsonlSaver(root, restore_memory="never") as saver:
         agent = build(saver, thread)
         expected = texts(agent, thread)
         if before.state.next:
@@ -94,7 +94,7 @@ def check_goes_on(root: Path, thread: str, before: Seen) -> None:
         turn(agent, thread, "more", 4)
         expected += ["more", f"heard {len(expected) + 1}", "done"]
         assert texts(agent, thread) == expected
-    with JsonlSaver(root) as saver:
+    with JsonlSaver(root, restore_memory="never") as saver:
         assert texts(build(saver, thread), thread) == expected
         stored = {found.checkpoint["id"]: found for found in saver.list(config(thread))}
     for found in before.stored:
@@ -143,7 +143,7 @@ def test_a_thread_is_as_before_or_as_after_a_killed_rewrite(
 
         for thread in changed:
             check_goes_on(root, thread, seen[thread])
-        with JsonlSaver(root) as saver:
+        with JsonlSaver(root, restore_memory="never") as saver:
             saver.prune([*THREADS], strategy="delete")
         assert list((root / logs["plain"]).parents[1].iterdir()) == []
         return run.killed
@@ -166,12 +166,12 @@ def steps(saver: JsonlSaver, thread: str) -> list[Any]:
 
 def go_on_over(root: Path, thread: str, meanwhile: Callable[[], Any]) -> list[Any]:
     """End a run, and make another in which `meanwhile` happens; the steps that are stored."""
-    with JsonlSaver(root) as saver:
+    with JsonlSaver(root, restore_memory="never") as saver:
         agent = build(saver, thread, meanwhile)
         resume(agent, thread)
         turn(agent, thread, "more", 4)
         found = steps(saver, thread)
-    with JsonlSaver(root) as saver:
+    with JsonlSaver(root, restore_memory="never") as saver:
         assert steps(saver, thread) == found
         assert texts(build(saver, thread), thread)[-3:] == ["more", "heard 10", "done"]
     return found
@@ -214,7 +214,7 @@ def test_a_live_run_is_told_that_its_thread_was_deleted(program: Program, thread
             runs.append(program.run(root, point=point, number=number, call=["delete_thread", "plain"]))
 
         log = log_of(root, "plain")
-        with JsonlSaver(root) as saver:
+        with JsonlSaver(root, restore_memory="never") as saver:
             agent = build(saver, "plain", delete)
             resume(agent, "plain")
             expected = [*texts(agent, "plain"), "more", "heard 10", "done"]
@@ -228,7 +228,7 @@ def test_a_live_run_is_told_that_its_thread_was_deleted(program: Program, thread
             turn(build(saver, "plain"), "plain", "again", 5)
             expected += ["again", f"heard {len(expected) + 1}", "done"]
             assert texts(agent, "plain") == expected
-        with JsonlSaver(root) as saver:
+        with JsonlSaver(root, restore_memory="never") as saver:
             assert texts(build(saver, "plain"), "plain") == expected
         whole(log)
         return runs[0].killed
@@ -271,7 +271,7 @@ def test_no_put_of_a_live_process_is_lost_to_killed_rewrites(program: Program, t
         finally:
             stop.set()
         writing.result()
-    with JsonlSaver(tmp_path) as saver:
+    with JsonlSaver(tmp_path, restore_memory="never") as saver:
         stored = {found.checkpoint["id"]: found for found in saver.list(config("busy"))}
     assert {*new} <= stored.keys() < {*old, *new}
     for name, found in stored.items():

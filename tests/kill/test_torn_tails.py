@@ -153,7 +153,7 @@ def test_a_run_cut_between_put_and_put_writes_has_the_old_state_or_the_new(tmp_p
     ends = [end for end, _ in frames(data)]
     for end, after in itertools.pairwise(ends[-9:]):
         put_log(tmp_path / str(end), data[:end])
-        with JsonlSaver(tmp_path / str(end), fsync="never") as saver:
+        with JsonlSaver(tmp_path / str(end), fsync="never", restore_memory="never") as saver:
             old = saver.get_tuple(CONFIG)
             models, keys = rest(old)
             agent = build(saver, lambda kind, **_: did.append(kind))
@@ -165,5 +165,5 @@ def test_a_run_cut_between_put_and_put_writes_has_the_old_state_or_the_new(tmp_p
         assert (did.count("model"), did.count("tool")) == (models, len(keys))
         for cut in range(end + 1, after):
             put_log(tmp_path / str(cut), data[:cut])
-            with JsonlSaver(tmp_path / str(cut), fsync="never") as saver:
+            with JsonlSaver(tmp_path / str(cut), fsync="never", restore_memory="never") as saver:
                 assert saver.get_tuple(CONFIG) == old

@@ -1,0 +1,105 @@
+"""What a model is told beside its messages: the session memory, and the answers to calls that were left open.
+
+Both go into the request alone, and never into the state.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
+
+from langgraph_jsonl_checkpoint import upstream
+from langgraph_jsonl_checkpoint.agents.guard import saver_of
+from langgraph_jsonl_checkpoint.restore import open_calls
+from langgraph_jsonl_checkpoint.values.messages import MemoryMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from langchain_core.runnables import RunnableConfig
+
+    from langgraph_jsonl_checkpoint.saver import JsonlSaver
+
+
+def inject(
+    messages: Sequence[BaseMessage], saver: JsonlSaver | None, config: RunnableConfig, *, memory: bool = True
+) -> list[BaseMessage]:
+    """The messages for a hand-written node's model: with the session memory, and an answer to each open tool call.
+
+    Args:
+        messages: The state's messages, a system message first if there is one.
+        saver: The saver; the running graph's own if it is None.
+        config: The node's config.
+        memory: Whether the memory is added, as the last block of the system message.
+
+    Returns:
+        A new list. A call that waits for a human stays open.
+
+    Example:
+        >>> def agent(state, config):  # doctest: +SKIP
+        ...     return {"messages": [model.invoke(inject(state["messages"], saver, config))]}
+    """
+    context = Context(saver, config, memory=memory)
+    plain = without_memory(messages)
+    text, answers = context.read(plain)
+    told = answered(plain, answers)
+    if not text:
+        return told
+    if told and isinstance(told[0], SystemMessage):
+        return [with_memory(told[0], text), *told[1:]]
+    return [with_memory(None, text), *told]
+
+
+class Context:
+    """Where a model is called from.
+
+    Args:
+        saver: The saver; the running graph's own if it is None.
+        config: The running task's config.
+        memory: Whether the memory is wanted.
+    """
+
+    def __init__(self, saver: JsonlSaver | None, config: RunnableConfig | Mapping[str, Any], *, memory: bool) -> None:
+        configurable = config.get("configurable", {})
+        self._saver = saver or saver_of(upstream.checkpointer(configurable))
+        self._thread_id: str | None = configurable.get("thread_id")
+        self._ns = upstream.parent_namespace(configurable.get("checkpoint_ns") or "")
+        self._run = upstream.run_of(configurable)
+        self._memory = memory
+        if self._saver is not None and self._thread_id is not None:
+            self._saver.ledger(str(self._thread_id)).announce()
+
+    def read(self, messages: Sequence[BaseMessage]) -> tuple[str, dict[str, ToolMessage]]:
+        """The memory's text, and the answers to the messages' open calls by tool_call_id; reads the log."""
+        if self._saver is None or self._thread_id is None:
+            return "", {}
+        calls = open_calls(messages)
+        return self._saver.context(str(self._thread_id), self._ns, self._run, calls, memory=self._memory)
+
+
+def without_memory(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """The messages without the memory that the saver lent: the model is to see it once."""
+    return [m for m in messages if type(m) is not MemoryMessage]
+
+
+def answered(messages: Sequence[BaseMessage], answers: Mapping[str, ToolMessage]) -> list[BaseMessage]:
+    """The messages with each answer directly behind the AIMessage, and its other results, that it belongs to."""
+    told: list[BaseMessage] = []
+    late: list[BaseMessage] = []
+    for message in messages:
+        if late and not isinstance(message, ToolMessage):
+            told += late
+            late = []
+        told.append(message)
+        if isinstance(message, AIMessage) and answers:
+            late = [answers[call["id"]] for call in message.tool_calls if call["id"] in answers]  # type: ignore[index]
+    return told + late
+
+
+def with_memory(system: SystemMessage | None, text: str) -> SystemMessage:
+    """A system message whose last content block is the memory."""
+    if system is None:
+        return SystemMessage(text)
+    blocks = [{"type": "text", "text": system.content}] if isinstance(system.content, str) else list(system.content)
+    return system.model_copy(update={"content": [*blocks, {"type": "text", "text": text}]})

@@ -1,0 +1,303 @@
+"""The guard: what stands between a model's request to run a tool and the tool.
+
+One body, written once as a flow of steps, for threads and for event loops: the hooks only differ in how they wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.errors import GraphBubbleUp
+from langgraph.types import interrupt
+
+from langgraph_jsonl_checkpoint import upstream
+from langgraph_jsonl_checkpoint.agents.policy import ToolPolicy
+from langgraph_jsonl_checkpoint.agents.questions import decided, question
+from langgraph_jsonl_checkpoint.errors import ToolLogError
+from langgraph_jsonl_checkpoint.ledger import Give, Ledger, OnUncertain, Run, Visit
+from langgraph_jsonl_checkpoint.saver import JsonlSaver
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator, Sequence
+
+    from langchain_core.messages import ToolCall
+    from langgraph.prebuilt.tool_node import ToolCallRequest
+    from langgraph.types import Command
+
+    Result = ToolMessage | Command[Any]
+    Step = Callable[[], Any] | float
+    """What a flow waits for: a call that touches the disk, or a pause in seconds."""
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.02
+
+
+@dataclass
+class Turn:
+    """One execution of one task: its calls are asked about once, together, before any of them runs.
+
+    Two interrupts in one task are answered in the order in which its threads arrive, so there is only one.
+    """
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    waiting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    used: int = 0
+    decisions: dict[str, tuple[str, str]] = field(default_factory=dict)
+    settled: bool = False
+    raised: BaseException | None = None
+
+
+@dataclass
+class Entry:
+    """A call that has come to the guard."""
+
+    ledger: Ledger
+    visit: Visit
+    visits: Sequence[Visit]
+    turn: Turn
+    answers: upstream.Answers
+    awaited: bool
+
+
+class Guard:
+    """Runs each tool call of a graph at most once, unless somebody said that it may run again.
+
+    Args:
+        saver: Where the calls are recorded; the running graph's own without it.
+        policy: What running a tool does.
+        on_uncertain: What happens to a call that may have had its effect: "interrupt" asks a human, "report" tells
+            the model that its outcome is unknown, "replay" runs it again.
+        timeout: Seconds to wait for the checkpoint that a call comes from before the call starts.
+    """
+
+    def __init__(
+        self,
+        saver: JsonlSaver | None = None,
+        *,
+        policy: ToolPolicy | None = None,
+        on_uncertain: OnUncertain = "interrupt",
+        timeout: float = 60.0,
+    ) -> None:
+        if on_uncertain not in ("interrupt", "report", "replay"):
+            raise ValueError(f"on_uncertain is 'interrupt', 'report' or 'replay', not {on_uncertain!r}")
+        self._saver = saver
+        self._policy = policy or ToolPolicy()
+        self._on_uncertain = on_uncertain
+        self._timeout = timeout
+        self._turns: weakref.WeakKeyDictionary[Any, Turn] = weakref.WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def run(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Result]) -> Result:
+        """Run a call, or give its result; in the caller's thread."""
+        entry = self._entry(request)
+        if entry is None:
+            return handler(request)
+        with entry.turn.lock:
+            drive(self._settle(entry))
+        outcome = drive(self._begin(entry))
+        if isinstance(outcome, Give):
+            return outcome.result  # type: ignore[no-any-return]
+        ledger, visit = entry.ledger, entry.visit
+        try:
+            result = handler(request)
+        except BaseException as error:
+            ledger.leave(visit, _ended_by(error), error=error)
+            raise
+        ledger.leave(visit, _ended_with(result), result=result)
+        return result
+
+    async def arun(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Result]]) -> Result:
+        """`run` in an event loop."""
+        entry = self._entry(request)
+        if entry is None:
+            return await handler(request)
+        async with entry.turn.waiting:
+            await _adrive(self._settle(entry))
+        outcome = await _adrive(self._begin(entry))
+        if isinstance(outcome, Give):
+            return outcome.result  # type: ignore[no-any-return]
+        ledger, visit = entry.ledger, entry.visit
+        try:
+            result = await handler(request)
+        except BaseException as error:
+            # Shielded: the end of a cancelled call is recorded, too.
+            await asyncio.shield(asyncio.to_thread(ledger.leave, visit, _ended_by(error), error=error))
+            raise
+        await asyncio.shield(asyncio.to_thread(ledger.leave, visit, _ended_with(result), result=result))
+        return result
+
+    def _settle(self, entry: Entry) -> Generator[Step, Any, None]:
+        """Ask what is to be asked about the task's calls, once for all of them."""
+        turn, ledger, answers = entry.turn, entry.ledger, entry.answers
+        if turn.raised is not None:
+            raise turn.raised
+        if turn.settled:
+            return
+        questions, spent = yield lambda: ledger.questions(entry.visits)
+        # Answers are matched by their number: the tool's own interrupts must not get what was said to the guard.
+        while turn.used < spent and answers.waiting(turn.used):
+            interrupt(None)
+            turn.used += 1
+        single = len(questions) == 1
+        while questions and self._on_uncertain == "interrupt":
+            if not answers.waiting(turn.used):
+                # Recorded first: an answer without an attempt counts only if it came after its question.
+                yield partial(ledger.ask, questions, turn.used)
+            try:
+                answer = interrupt(question(questions))
+            except BaseException as asked:
+                turn.raised = asked
+                raise
+            turn.decisions |= decided(answer, questions, turn.used, single=single)
+            turn.used += 1
+            questions = [q for q in questions if q.visit.key[1] not in turn.decisions]
+        turn.settled = True
+
+    def _begin(self, entry: Entry) -> Generator[Step, Any, Run | Give]:
+        """Wait for the checkpoint that the call comes from, then have `started` in the log."""
+        ledger, visit, turn = entry.ledger, entry.visit, entry.turn
+        if entry.awaited:
+            yield from arrival(ledger, visit, self._timeout)
+        outcome: Run | Give = yield lambda: ledger.enter(visit, turn.decisions, self._on_uncertain, turn.used)
+        return outcome
+
+    def _entry(self, request: ToolCallRequest) -> Entry | None:
+        """Where a call stands; None if it runs on no thread, so that nothing can ever go on from it."""
+        config = request.runtime.config
+        configurable = config.get("configurable", {})
+        info = request.runtime.execution_info
+        own = upstream.checkpointer(configurable)
+        saver = self._saver or saver_of(own)
+        if saver is None or info is None or info.thread_id is None:
+            return None
+        thread_id = str(info.thread_id)
+        ledger = saver.ledger(thread_id)
+        ledger.announce()
+        answers = upstream.answers(configurable)
+        with self._lock:
+            turn = self._turns.setdefault(answers.key, Turn())
+        ns = upstream.parent_namespace(info.checkpoint_ns)
+        tools = {tool.name: tool for tool in request.runtime.tools}
+
+        def visit(call: ToolCall) -> Visit:
+            name, args = call["name"], call["args"]
+            tool = request.tool if call["id"] == request.tool_call["id"] else tools.get(name)
+            return Visit(
+                (info.task_id, call["id"] or name),
+                name,
+                args,
+                self._policy.effect(name, args, tool),
+                self._policy.is_check(name, args),
+                ns,
+                info.checkpoint_id,
+            )
+
+        mine = visit(request.tool_call)
+        calls = [] if upstream.is_send(config) else _siblings(request)
+        visits = [mine if call["id"] == request.tool_call["id"] else visit(call) for call in calls] or [mine]
+        return Entry(ledger, mine, visits, turn, answers, awaits(saver, thread_id, configurable, mine))
+
+
+def awaits(saver: JsonlSaver, thread_id: str, configurable: Mapping[str, Any], visit: Visit) -> bool:
+    """Whether a call waits for the checkpoint that it comes from.
+
+    Otherwise its AIMessage could be lost with the process, and the model would ask for it under a new id. Under
+    `durability="exit"` the checkpoint never comes; another checkpointer's is not for this log to wait for.
+    """
+    return (
+        visit.effect == "side_effects"
+        and visit.checkpoint is not None
+        and not upstream.is_stored_at_exit(configurable)
+        and saver.shares(upstream.checkpointer(configurable), thread_id)
+    )
+
+
+def arrival(ledger: Ledger, visit: Visit, timeout: float) -> Generator[Step, Any, None]:
+    """Wait until the checkpoint that a call comes from is in the log.
+
+    Raises:
+        ToolLogError: It is not within `timeout` seconds.
+    """
+    name = visit.checkpoint or ""
+    pause, waited = _FIRST_PAUSE, 0.0
+    while not (yield lambda: ledger.holds(visit.ns, name)):
+        if waited >= timeout:
+            raise ToolLogError(
+                f"tool call {visit.key[1]!r} ({visit.name}) was not started: checkpoint {name!r}, which it comes "
+                f"from, was not stored within {timeout} s. See why it was not, and run the thread again with None as "
+                "its input."
+            )
+        yield pause
+        waited += pause
+        pause = min(pause * 1.5, _LONGEST_PAUSE)
+
+
+def saver_of(checkpointer: Any) -> JsonlSaver | None:
+    """The running graph's checkpointer, if it has one; a hook needs it to be a JsonlSaver.
+
+    Raises:
+        ToolLogError: It is another one.
+    """
+    if checkpointer is None or isinstance(checkpointer, JsonlSaver):
+        return checkpointer
+    raise ToolLogError(
+        f"the graph's checkpointer is a {type(checkpointer).__name__}, which keeps no log of tool calls. Compile the "
+        "graph with a JsonlSaver, or give the hook one."
+    )
+
+
+def _siblings(request: ToolCallRequest) -> list[ToolCall]:
+    """All calls of the task: those of the AIMessage that holds this one."""
+    state = request.state
+    if isinstance(state, Mapping):
+        state = state.get("messages", ())
+    elif not isinstance(state, (list, tuple)):
+        state = getattr(state, "messages", ())
+    for message in reversed(state):
+        if isinstance(message, AIMessage):
+            ids = [call["id"] for call in message.tool_calls]
+            return list(message.tool_calls) if request.tool_call["id"] in ids else []
+    return []
+
+
+def _ended_by(error: BaseException) -> str:
+    if isinstance(error, GraphBubbleUp):
+        return "paused"
+    return "failed" if isinstance(error, Exception) else "cancelled"
+
+
+def _ended_with(result: Any) -> str:
+    return "failed" if isinstance(result, ToolMessage) and result.status == "error" else "completed"
+
+
+def drive(flow: Generator[Step, Any, Any]) -> Any:
+    """Take a flow's steps in this thread."""
+    done = None
+    while True:
+        try:
+            step = flow.send(done)
+        except StopIteration as end:
+            return end.value
+        if callable(step):
+            done = step()
+        else:
+            done = None
+            time.sleep(step)
+
+
+async def _adrive(flow: Generator[Step, Any, Any]) -> Any:
+    """Take a flow's steps without holding up the event loop."""
+    done = None
+    while True:
+        try:
+            step = flow.send(done)
+        except StopIteration as end:
+            return end.value
+        done = await (asyncio.to_thread(step) if callable(step) else asyncio.sleep(step))

@@ -1,0 +1,108 @@
+"""Inputs that are applied once: going on with a thread, or starting it, without having to know which."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from langgraph.types import Command
+
+from langgraph_jsonl_checkpoint.agents.guard import saver_of
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.pregel import Pregel
+    from langgraph.types import StateSnapshot
+
+    from langgraph_jsonl_checkpoint.saver import JsonlSaver
+
+    Graph = Pregel[Any, Any, Any, Any]
+
+
+def resume_or_invoke(
+    graph: Graph,
+    input: Any,  # noqa: A002 - LangGraph's name
+    config: RunnableConfig,
+    *,
+    input_id: str | None = None,
+    **options: Any,
+) -> Any:
+    """Go on with a thread's unfinished run, or apply an input that it has not seen.
+
+    An unfinished run goes on first. Then the input is applied, unless the thread has seen its id, the run waits for a
+    human, or the input has no id: that is taken for the one that the unfinished run came from.
+
+    Args:
+        graph: A compiled graph with a JsonlSaver.
+        input: The input. A `Command` is always given to the graph.
+        config: The thread; `configurable.input_id` may name the input.
+        input_id: Names the input.
+        **options: For `graph.invoke`.
+
+    Returns:
+        What `graph.invoke` returns; the thread's values if there was nothing to do.
+    """
+    run = _Inputs(graph, config, input_id)
+    if isinstance(input, Command):
+        return graph.invoke(input, run.config, **options)
+    unfinished = run.is_unfinished(graph.get_state(run.config))
+    if unfinished:
+        result = graph.invoke(None, run.config, **options)
+        if run.input_id is None or run.is_unfinished(graph.get_state(run.config)):
+            return result
+    if run.input_id is None or run.saver.accepts(run.thread_id, run.input_id):
+        return graph.invoke(input, run.named, **options)
+    return result if unfinished else graph.get_state(run.config).values
+
+
+async def aresume_or_invoke(
+    graph: Graph,
+    input: Any,  # noqa: A002 - LangGraph's name
+    config: RunnableConfig,
+    *,
+    input_id: str | None = None,
+    **options: Any,
+) -> Any:
+    """`resume_or_invoke` in an event loop."""
+    run = _Inputs(graph, config, input_id)
+    if isinstance(input, Command):
+        return await graph.ainvoke(input, run.config, **options)
+    unfinished = run.is_unfinished(await graph.aget_state(run.config))
+    if unfinished:
+        result = await graph.ainvoke(None, run.config, **options)
+        if run.input_id is None or run.is_unfinished(await graph.aget_state(run.config)):
+            return result
+    if run.input_id is None or await asyncio.to_thread(run.saver.accepts, run.thread_id, run.input_id):
+        return await graph.ainvoke(input, run.named, **options)
+    return result if unfinished else (await graph.aget_state(run.config)).values
+
+
+class _Inputs:
+    """A thread and the input that is to be applied to it.
+
+    Attributes:
+        config: The thread, without the input's id: what goes on is another input's run.
+        named: The thread with it.
+    """
+
+    def __init__(self, graph: Graph, config: RunnableConfig, input_id: str | None) -> None:
+        configurable = dict(config.get("configurable", {}))
+        given = configurable.pop("input_id", None)
+        self.input_id: str | None = given if input_id is None else input_id
+        self.thread_id = str(configurable["thread_id"])
+        self.config: RunnableConfig = {**config, "configurable": configurable}
+        self.named: RunnableConfig = self.config
+        if self.input_id is not None:
+            self.named = {**config, "configurable": {**configurable, "input_id": self.input_id}}
+        saver = saver_of(graph.checkpointer)
+        if saver is None:
+            raise ValueError("the graph has no checkpointer: compile it with a JsonlSaver")
+        self.saver: JsonlSaver = saver
+
+    @staticmethod
+    def is_unfinished(state: StateSnapshot) -> bool:
+        """Whether there is something to go on with.
+
+        `next` is empty when all tasks have stored their writes and the checkpoint that follows is missing.
+        """
+        return bool(state.tasks)

@@ -1,0 +1,116 @@
+"""Asking a human about tool calls that may have had their effect, and what they answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from langgraph.types import Command
+
+from langgraph_jsonl_checkpoint.ledger import KINDS, checked
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.pregel import Pregel
+    from langgraph.types import StateSnapshot
+
+    from langgraph_jsonl_checkpoint.ledger import Question
+
+UNCERTAIN = "tool_uncertain"
+
+
+def question(questions: Sequence[Question]) -> dict[str, Any]:
+    """The value of the interrupt that asks about all uncertain calls of a task."""
+    return {
+        "type": UNCERTAIN,
+        "calls": [
+            {
+                "tool_call_id": q.visit.key[1],
+                "name": q.visit.name,
+                "args": q.args,
+                "attempt": q.attempt,
+                "started_at": q.started_at,
+                "description": q.description,
+            }
+            for q in questions
+        ],
+    }
+
+
+def decided(answer: Any, questions: Sequence[Question], number: int, *, single: bool) -> dict[str, tuple[str, str]]:
+    """What an answer says: (kind, message) by tool_call_id. What it cannot be understood to say is asked again.
+
+    Args:
+        answer: As it came with `Command(resume=…)`.
+        questions: What is asked.
+        number: Which answer of its task it is.
+        single: Whether only one call is asked about, so that the bare decision is enough.
+    """
+    if not isinstance(answer, dict):
+        return {}
+    decisions = answer.get("decisions", {questions[0].visit.key[1]: answer} if single else {})
+    found: dict[str, tuple[str, str]] = {}
+    for q in questions if isinstance(decisions, dict) else ():
+        decision = decisions.get(q.visit.key[1])
+        if not isinstance(decision, dict) or not _is_about(decision.get("attempt"), q, number):
+            continue
+        kind, message = decision.get("type"), decision.get("message") or ""
+        if kind in KINDS and isinstance(message, str):
+            found[q.visit.key[1]] = kind, message
+    return found
+
+
+def _is_about(attempt: Any, q: Question, number: int) -> bool:
+    """Whether an answer is about this attempt: LangGraph gives a task's old answers again until it is over."""
+    if attempt is not None:
+        return bool(attempt == q.attempt)
+    return q.asked_from is not None and number >= q.asked_from
+
+
+def decide(graph: Pregel[Any, Any, Any, Any], config: RunnableConfig, decisions: Mapping[str, Any]) -> Command[Any]:
+    """The `Command` that answers a thread's pending questions about uncertain calls, one interrupt or several.
+
+    Args:
+        graph: The graph whose run asks.
+        config: Its thread.
+        decisions: By tool_call_id, `{"type": "approve" | "respond" | "reject", "message": str}`. A question that is
+            not answered is asked again.
+
+    Raises:
+        ValueError: A decision is none, or nothing is asked about its call.
+
+    Example:
+        >>> graph.invoke(decide(graph, config, {"call-7": {"type": "reject"}}), config)  # doctest: +SKIP
+    """
+    return _answer(graph.get_state(config), decisions)
+
+
+async def adecide(
+    graph: Pregel[Any, Any, Any, Any], config: RunnableConfig, decisions: Mapping[str, Any]
+) -> Command[Any]:
+    """`decide` without holding up the event loop."""
+    return _answer(await graph.aget_state(config), decisions)
+
+
+def _answer(state: StateSnapshot, decisions: Mapping[str, Any]) -> Command[Any]:
+    asked: dict[str, tuple[str, int]] = {}
+    for pending in state.interrupts:
+        if isinstance(pending.value, dict) and pending.value.get("type") == UNCERTAIN:
+            for call in pending.value["calls"]:
+                asked[call["tool_call_id"]] = pending.id, call["attempt"]
+    answers: dict[str, Any] = {}
+    for tool_call_id, decision in decisions.items():
+        kind, message = checked(decision)
+        if tool_call_id not in asked:
+            raise ValueError(
+                f"nothing is asked about tool call {tool_call_id!r}; asked is about "
+                f"{', '.join(map(repr, asked)) or 'none'}. Run the thread with None as its input to see what is "
+                "asked."
+            )
+        interrupt_id, attempt = asked[tool_call_id]
+        answer = answers.setdefault(interrupt_id, {"decisions": {}})
+        answer["decisions"][tool_call_id] = {"type": kind, "message": message, "attempt": attempt}
+    if not answers:
+        raise ValueError("no decision is given")
+    return Command(resume=answers)

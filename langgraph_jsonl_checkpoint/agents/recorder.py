@@ -1,0 +1,132 @@
+"""SessionRecorder: a callback handler for tools that are called anywhere else than in a guarded ToolNode.
+
+A callback can keep a tool from running; it cannot ask, and it cannot give the tool another result.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.runnables.config import var_child_runnable_config
+from langgraph.errors import GraphBubbleUp
+
+from langgraph_jsonl_checkpoint import upstream
+from langgraph_jsonl_checkpoint.agents.guard import arrival, awaits, drive
+from langgraph_jsonl_checkpoint.agents.policy import ToolPolicy
+from langgraph_jsonl_checkpoint.errors import UncertainToolCallError
+from langgraph_jsonl_checkpoint.ledger import Give, Ledger, Visit
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from langgraph_jsonl_checkpoint.saver import JsonlSaver
+
+_CALLERS = 1024  # nodes in progress whose calls are counted
+
+
+class SessionRecorder(BaseCallbackHandler):
+    """Records every tool call of a run, and keeps those from starting that may have had their effect.
+
+    Args:
+        saver: Where the calls are recorded.
+        policy: Which tools may run again; without it all are taken to have side effects.
+        timeout: Seconds to wait for the checkpoint that a call comes from before the call starts.
+
+    Example:
+        >>> graph.invoke(inputs, {**config, "callbacks": [SessionRecorder(saver)]})  # doctest: +SKIP
+    """
+
+    # What is raised here keeps the tool from running. Not inline: in an event loop the disk is a worker thread's.
+    raise_error = True
+    run_inline = False
+
+    def __init__(self, saver: JsonlSaver, *, policy: ToolPolicy | None = None, timeout: float = 60.0) -> None:
+        self._saver = saver
+        self._timeout = timeout
+        self._policy = policy or ToolPolicy()
+        self._runs: dict[UUID, tuple[Ledger, Visit]] = {}
+        self._seen: dict[UUID | None, dict[str, int]] = {}
+        self._lock = threading.Lock()
+        saver.announce()
+
+    def on_tool_start(
+        self,
+        serialized: dict[str, Any],
+        input_str: str,
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        metadata: dict[str, Any] | None = None,
+        inputs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Record that a tool starts.
+
+        Raises:
+            UncertainToolCallError: It may have had its effect, or has had it in this very task.
+            ToolLogError: The log cannot be written.
+            ToolCallRunningError: A live writer runs it.
+        """
+        told = metadata or {}
+        thread_id, place = told.get("thread_id"), told.get("langgraph_checkpoint_ns")
+        if thread_id is None or place is None:
+            return  # no thread that anybody could go on with
+        name = (serialized or {}).get("name") or kwargs.get("name") or ""
+        args: Any = inputs if inputs is not None else {"input": input_str}
+        task = upstream.task_of(place)
+        tool_call_id = kwargs.get("tool_call_id") or self._number(parent_run_id, name, args)
+        ledger = self._saver.ledger(str(thread_id))
+        if ledger.is_running((task, tool_call_id)):
+            return  # a guard has it
+        # The config of the node that calls the tool: a callback is given none.
+        configurable = (var_child_runnable_config.get() or {}).get("configurable", {})
+        visit = Visit(
+            (task, tool_call_id),
+            name,
+            args,
+            self._policy.effect(name, args, None),
+            self._policy.is_check(name, args),
+            upstream.parent_namespace(place),
+            upstream.checkpoint_of(configurable),
+        )
+        if awaits(self._saver, str(thread_id), configurable, visit):
+            drive(arrival(ledger, visit, self._timeout))
+        outcome = ledger.enter(visit, {}, None, 0)
+        if isinstance(outcome, Give):
+            raise UncertainToolCallError(
+                f"tool call {tool_call_id!r} ({name}) of task {task!r} is over, and a callback cannot give its "
+                f"result again. Let it run again with saver.resolve({thread_id!r}, {tool_call_id!r}, "
+                f"{{'type': 'approve'}}), or call the tool in a ToolNode with a ToolGuard."
+            )
+        with self._lock:
+            self._runs[run_id] = ledger, visit
+
+    def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
+        """Record that a tool ended."""
+        ledger, visit = self._runs.pop(run_id, (None, None))
+        if ledger is not None and visit is not None:
+            failed = getattr(output, "status", None) == "error"
+            ledger.leave(visit, "failed" if failed else "completed", result=output)
+
+    def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+        """Record that a tool raised, or waits for a human."""
+        ledger, visit = self._runs.pop(run_id, (None, None))
+        if ledger is not None and visit is not None:
+            how = "failed" if isinstance(error, Exception) else "cancelled"
+            ledger.leave(visit, "paused" if isinstance(error, GraphBubbleUp) else how, error=error)
+
+    def _number(self, caller: UUID | None, name: str, args: Any) -> str:
+        """An id for a call that no model asked for: the how-manieth of its caller with this tool and these arguments.
+
+        A caller that is run again, by a resume, counts anew and comes to the same ids.
+        """
+        digest = hashlib.blake2b(f"{name} {args!r}".encode(), digest_size=6).hexdigest()
+        with self._lock:
+            if len(self._seen) >= _CALLERS:
+                self._seen.pop(next(iter(self._seen)))
+            counts = self._seen.setdefault(caller, {})
+            counts[digest] = counts.get(digest, 0) + 1
+            return f"{name}-{digest}-{counts[digest]}"

@@ -1,0 +1,235 @@
+"""Tool calls: what the `tool` records of a log come to.
+
+    requested ──► started ──► completed     its result is recorded: never run again for this task
+        │            ├──────► failed        with an error message for the model, or with the exception that it raised
+        │            ├──────► cancelled     stopped from outside while it ran
+        │            ├──────► paused        it waits for a human, and runs from its begin when it has the answer
+        │            └─ its writer is dead ► uncertain
+        └─ never started ► pending
+
+A call is known by its task and its tool_call_id: a resume is the same task, a fork or a time travel is another one,
+and providers give an id twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from langgraph_jsonl_checkpoint.log import records
+from langgraph_jsonl_checkpoint.values.types import untag_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import msgspec
+
+Key = tuple[str, str]
+"""A call: its task and its tool_call_id."""
+
+Effect = Literal["read_only", "idempotent", "side_effects"]
+Status = Literal["pending", "running", "waiting", "completed", "failed", "cancelled", "uncertain", "resolved"]
+
+RUNS_AGAIN = frozenset({"approve", "replay"})
+"""The decisions after which an uncertain call is run again; the others give it a result."""
+
+
+class Decision(NamedTuple):
+    """What was decided about an uncertain attempt.
+
+    Attributes:
+        kind: "approve", "respond" or "reject", from a human; "report" or "replay", from `on_uncertain`.
+        attempt: The attempt that it is about.
+        message: What came with it.
+        by: "answer" to the interrupt, "resolve" from outside, or "policy".
+    """
+
+    kind: str
+    attempt: int
+    message: msgspec.Raw
+    by: str
+
+
+def _no_text() -> msgspec.Raw:
+    return records.NO_TEXT
+
+
+@dataclass(slots=True)
+class Call:
+    """One call, as far as the log tells.
+
+    Attributes:
+        key: Task and tool_call_id.
+        ns: Namespace of the checkpoint that leads to its task.
+        checkpoint: Id of that checkpoint.
+        name: The tool.
+        args: Its arguments.
+        effect: What running it again would do.
+        check: Whether its result says if the work is right.
+        attempt: How often it was started.
+        writer: Who started it last.
+        started_at: When, in UTC.
+        end: The status of its last attempt's end; empty while there is none.
+        result: What it returned.
+        error: What it raised.
+        decision: The last one about it.
+        asked: (attempt, answers of the task that were used) of the last question to a human about it.
+        orphan: The uncertain call with the same tool and arguments that was decided upon with this one.
+        heir: The call that was decided upon with this one, if its own AIMessage was lost.
+        seqs: The records that say so.
+    """
+
+    key: Key
+    ns: str = ""
+    checkpoint: str | None = None
+    name: str = ""
+    args: msgspec.Raw = field(default_factory=_no_text)
+    effect: str = "side_effects"
+    check: bool = False
+    attempt: int = 0
+    writer: str = ""
+    started_at: str | None = None
+    end: str = ""
+    result: msgspec.Raw = field(default_factory=_no_text)
+    error: msgspec.Raw = field(default_factory=_no_text)
+    decision: Decision | None = None
+    asked: tuple[int, int] | None = None
+    orphan: Key | None = None
+    heir: Key | None = None
+    seqs: list[int] = field(default_factory=list)
+
+    @property
+    def replay_safe(self) -> bool:
+        """Whether running it again does no harm."""
+        return self.effect != "side_effects"
+
+    @property
+    def verdict(self) -> Decision | None:
+        """The decision about its last attempt, if there is one."""
+        return self.decision if self.decision is not None and self.decision.attempt == self.attempt else None
+
+    @property
+    def has_result(self) -> bool:
+        """Whether what the model is to be told is recorded, so that it need not run."""
+        return self.end in ("completed", "failed") and self.result is not records.NO_TEXT
+
+    def status(self, is_alive: Callable[[Call], bool]) -> Status:
+        """Where it stands; `is_alive` tells whether whoever started the last attempt lives, and still runs it."""
+        if (verdict := self.verdict) is not None:
+            return "pending" if verdict.kind in RUNS_AGAIN else "resolved"
+        if self.end == "completed" or self.has_result:
+            return "completed" if self.end == "completed" else "failed"
+        if self.end == "paused":
+            return "waiting"
+        if not self.attempt:
+            return "pending"
+        if is_alive(self):
+            return "running" if not self.end else "failed" if self.end == "failed" else "cancelled"
+        if self.replay_safe:  # it will just run again
+            return "pending" if not self.end else "failed" if self.end == "failed" else "cancelled"
+        return "uncertain"
+
+
+class ToolCalls:
+    """The fold."""
+
+    def __init__(self) -> None:
+        self._calls: dict[Key, Call] = {}
+        self._by_id: dict[str, list[Key]] = {}
+        self._by_task: dict[str, list[Key]] = {}
+        self._unsettled: dict[Key, None] = {}
+        self._spent: dict[str, int] = {}
+
+    def apply(self, record: records.Record | None, seq: int, ts: str) -> None:
+        """Take in the next record of the log, written at `ts`; other types are passed over."""
+        if type(record) is not records.Tool:
+            return
+        key = untag_text(record.task), untag_text(record.call)
+        call = self._calls.get(key)
+        if call is None:
+            call = self._calls[key] = Call(key)
+            self._by_id.setdefault(key[1], []).append(key)
+            self._by_task.setdefault(key[0], []).append(key)
+        call.seqs.append(seq)
+        if record.status in ("started", "asked"):
+            self._spent[key[0]] = record.spent
+        _STEPS[record.status](call, record, ts)
+        if call.orphan is not None and call.orphan in self._calls:
+            orphan = self._calls[call.orphan]
+            orphan.heir = key
+            if call.verdict is not None:
+                # One decision for both: nobody is asked twice about one effect.
+                orphan.decision = call.verdict._replace(attempt=orphan.attempt)
+                self._settle(orphan)
+        self._settle(call)
+
+    def _settle(self, call: Call) -> None:
+        settled = call.verdict is not None or call.end == "completed" or call.has_result
+        if settled or not call.attempt:
+            self._unsettled.pop(call.key, None)
+        else:
+            self._unsettled[call.key] = None
+
+    def __iter__(self) -> Iterator[Call]:
+        """Every call, in the order in which they appeared."""
+        return iter(list(self._calls.values()))
+
+    def get(self, key: Key) -> Call | None:
+        """A call by its task and id."""
+        return self._calls.get(key)
+
+    def of_task(self, task: str) -> list[Call]:
+        """The calls of a task."""
+        return [self._calls[key] for key in self._by_task.get(task, ())]
+
+    def with_id(self, tool_call_id: str) -> list[Call]:
+        """The calls that were given this id, the last one last."""
+        return [self._calls[key] for key in self._by_id.get(tool_call_id, ())]
+
+    def unsettled(self) -> list[Call]:
+        """The calls that were started and neither ended with a result nor were decided upon."""
+        return [self._calls[key] for key in list(self._unsettled)]
+
+    def spent(self, task: str) -> int:
+        """How many answers of a task were used when one of its calls was last started or asked about."""
+        return self._spent.get(task, 0)
+
+
+def _requested(call: Call, record: records.Tool, _: str) -> None:
+    call.ns = untag_text(record.ns)
+    call.checkpoint = untag_text(record.checkpoint) if record.checkpoint is not None else None
+    call.name, call.args = untag_text(record.name), record.args
+    call.effect, call.check = record.effect, record.check
+    if record.orphan is not None:
+        call.orphan = untag_text(record.orphan[0]), untag_text(record.orphan[1])
+
+
+def _started(call: Call, record: records.Tool, ts: str) -> None:
+    call.attempt, call.writer, call.started_at = record.attempt, record.by, ts
+    call.end, call.result, call.error = "", records.NO_TEXT, records.NO_TEXT
+
+
+def _ended(call: Call, record: records.Tool, _: str) -> None:
+    call.end, call.result, call.error = record.status, record.result, record.error
+
+
+def _asked(call: Call, record: records.Tool, _: str) -> None:
+    call.asked = record.attempt, record.spent
+
+
+def _resolved(call: Call, record: records.Tool, _: str) -> None:
+    call.decision = Decision(record.decision, record.attempt, record.message, record.by)
+    if record.decision in RUNS_AGAIN:
+        call.end, call.result = "", records.NO_TEXT
+
+
+_STEPS: dict[str, Callable[[Call, records.Tool, str], None]] = {
+    "requested": _requested,
+    "started": _started,
+    "completed": _ended,
+    "failed": _ended,
+    "cancelled": _ended,
+    "paused": _ended,
+    "asked": _asked,
+    "resolved": _resolved,
+}

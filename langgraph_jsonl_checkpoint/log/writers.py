@@ -1,0 +1,126 @@
+"""Writers: each holds the lock of a file of its own while it lives, so that others can tell a dead one.
+
+The lock is the kernel's and dies with its process; the file alone means nothing. It lies in `<root>/.writers/`, where
+no workspace's name leads. A saver that starts no run and no tool call needs none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import threading
+import time
+
+from filelock import lock_descriptor
+
+from langgraph_jsonl_checkpoint.log import local, names
+
+_FOLDER = ".writers"
+_TRIES = 5  # another process that asks at this moment holds the lock for some microseconds
+_PAUSE = 0.002
+
+
+class Writer:
+    """One saver as a writer of logs. It lives until it ends in good order, or its process dies.
+
+    Args:
+        root: The saver's directory.
+        workspace: The group of threads that it writes to.
+
+    Attributes:
+        root: As given.
+        workspace: As given.
+        id: Its id; no other writer ever has it.
+        hooked: Whether a hook records the tool calls of all its threads.
+        left: The threads whose runs it wrote last, and that are not over.
+    """
+
+    def __init__(self, root: str, workspace: str) -> None:
+        self.root = root
+        self.workspace = workspace
+        self.id = secrets.token_hex(4)
+        self.hooked = False
+        self.left: set[str] = set()
+        self._fd: int | None = None
+        self._file = (0, 0)
+        self._lock = threading.Lock()
+
+    def live(self) -> None:
+        """Take the lock, unless it is held: before a log names this writer.
+
+        Raises:
+            OSError: The lock cannot be taken. Then nothing may be written, as nobody could tell that the writer
+                lives.
+        """
+        if self._holds():
+            return
+        with self._lock:
+            if not self._holds():
+                self._fd = _hold(self._path(self.id))
+                status = os.fstat(self._fd)
+                self._file = status.st_dev, status.st_ino
+
+    def _holds(self) -> bool:
+        """Whether the descriptor is still ours: a daemon closes all of them, and numbers are used again."""
+        if self._fd is None:
+            return False
+        try:
+            status = os.fstat(self._fd)
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino) == self._file
+
+    def end(self) -> None:
+        """Give the lock back and leave no file."""
+        if self._holds():
+            path = self._path(self.id)
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            with contextlib.suppress(OSError):
+                os.rmdir(os.path.dirname(path))
+        self.drop()
+
+    def drop(self) -> None:
+        """Close the descriptor alone: in a forked child, whose copy would keep the lock when the parent is dead."""
+        if self._fd is not None and self._holds():
+            os.close(self._fd)
+        self._fd = None
+
+    def is_alive(self, writer: str) -> bool:
+        """Whether another writer of this directory lives; the file of a dead one is removed."""
+        if writer == self.id:
+            return True
+        path = self._path(writer)
+        for _ in range(_TRIES):
+            try:
+                fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+            try:
+                if lock_descriptor(fd, blocking=False):
+                    with contextlib.suppress(OSError):
+                        os.unlink(path)
+                    return False
+            finally:
+                os.close(fd)
+            time.sleep(_PAUSE)
+        return True
+
+    def _path(self, writer: str) -> str:
+        # A forged log may name anything as a writer.
+        return os.path.join(self.root, _FOLDER, names.escape(writer))
+
+
+def _hold(path: str) -> int:
+    while True:
+        for each in local.make_directories(os.path.dirname(path)):
+            local.sync_directory(each)  # the log that comes next finds its root made, and so does not
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except FileNotFoundError:
+            continue  # the last writer before us removed the directory
+        if lock_descriptor(fd, blocking=False):
+            return fd
+        os.close(fd)
+        raise FileExistsError(f"{path} is locked by another writer; make a new saver")

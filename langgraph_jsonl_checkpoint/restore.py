@@ -1,0 +1,331 @@
+"""What a thread comes to when somebody goes on with it: its state, its memory, and the answers to its open calls.
+
+All of it is read from the log and nothing is run. Each function is called with the session locked and read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import chain
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langgraph.graph.message import add_messages
+from langgraph.types import Command
+
+from langgraph_jsonl_checkpoint import upstream
+from langgraph_jsonl_checkpoint.errors import NoSessionError
+from langgraph_jsonl_checkpoint.folds.resume import LastCheckpoint, ResumeState, ToolCall, told, unrecorded
+from langgraph_jsonl_checkpoint.folds.story import MESSAGES, Story
+from langgraph_jsonl_checkpoint.folds.tool_calls import RUNS_AGAIN
+from langgraph_jsonl_checkpoint.ledger import outcome_unknown
+from langgraph_jsonl_checkpoint.log import journal, records
+from langgraph_jsonl_checkpoint.values.messages import MEMORY_ID, MemoryMessage
+from langgraph_jsonl_checkpoint.values.types import untag_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from langgraph_jsonl_checkpoint.folds.memory import MemoryDeriver, SessionMemory
+    from langgraph_jsonl_checkpoint.folds.tool_calls import Call, Key, Status
+    from langgraph_jsonl_checkpoint.ledger import Ledger
+    from langgraph_jsonl_checkpoint.reader import Reader
+    from langgraph_jsonl_checkpoint.session import Session
+
+
+_NAMES = ("thread_id", "workspace")  # of a header, which may hold lone surrogates
+
+
+class Recall:
+    """How far a session's memory has been derived.
+
+    Args:
+        deriver: The deriver.
+    """
+
+    def __init__(self, deriver: MemoryDeriver) -> None:
+        self.deriver = deriver
+        self.state = deriver.start()
+        self.story = Story()
+        self.position = journal.Position()
+
+    def follow(self, session: Session, reader: Reader) -> None:
+        """Take in what the log holds since."""
+        seq = self.position.seq
+        commits, position = session.read_from(self.position)
+        for kind, text in chain.from_iterable(commits):
+            with reader.reading(seq, f"a {kind} record"):
+                events = list(self.story.events(records.parse(kind, text), seq, records.timestamp(text), reader.thaw))
+            for event in events:
+                self.deriver.apply(self.state, event)
+            seq += 1
+        self.position = position
+
+
+class Restored:
+    """A thread, read from its log.
+
+    Args:
+        session: Its session, locked and read.
+        reader: Reads its values.
+        ledger: Knows whose calls still run.
+        deriver: Derives its memory.
+    """
+
+    def __init__(self, session: Session, reader: Reader, ledger: Ledger, deriver: MemoryDeriver) -> None:
+        self._session = session
+        self._reader = reader
+        self._ledger = ledger
+        self._deriver = deriver
+
+    def state(self) -> ResumeState:
+        """All of it.
+
+        Raises:
+            NoSessionError: The thread has no log.
+        """
+        session, identity = self._session, self._session.identity
+        if session.header is None:
+            raise NoSessionError(
+                f"thread {identity.thread_id!r} has no log at {identity.path}; check its id, and the saver's "
+                "directory and workspace"
+            )
+        newest, ended = session.checkpoints.get("", None), session.checkpoints.ended
+        header = msgspec.to_builtins(session.header)
+        calls = self.tool_calls()
+        return ResumeState(
+            thread_id=identity.thread_id,
+            header=MappingProxyType({k: untag_text(v) if k in _NAMES else v for k, v in header.items()}),
+            checkpoint=None if newest is None else _last(newest),
+            next=tuple(map(untag_text, newest.next)) if newest else (),
+            messages=tuple(self._messages("")),
+            tool_calls=calls,
+            uncertain=_uncertain(calls),
+            inputs=frozenset(session.checkpoints.inputs),
+            memory=self.memory(_uncertain(calls)),
+            ended=None if ended is None else ended.reason,
+            error=str(self._reader.thaw.value(ended.error)) if ended and ended.error is not records.NO_TEXT else None,
+            crashed=session.crashed,
+            recovered=tuple(MappingProxyType(msgspec.to_builtins(r)) for r in session.runs.recovered),
+        )
+
+    def memory(self, uncertain: Sequence[ToolCall] | None = None) -> SessionMemory:
+        """The session's memory; what is new since the last time is read."""
+        session = self._session
+        if session.recall is None or session.recall.deriver is not self._deriver:
+            session.recall = Recall(self._deriver)
+        session.recall.follow(session, self._reader)
+        return self._deriver.memory(session.recall.state, self.uncertain() if uncertain is None else uncertain)
+
+    def uncertain(self) -> tuple[ToolCall, ...]:
+        """The calls that may have had their effect and that nobody decided upon."""
+        return (*self.recorded_uncertain(), *_uncertain(self._unrecorded()))
+
+    def recorded_uncertain(self) -> tuple[ToolCall, ...]:
+        """Those of them that a hook recorded; no message is read for them."""
+        return _uncertain(map(self._told, self._session.tools.unsettled()))
+
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """Every tool call that the log tells of."""
+        return (*(self._told(call) for call in self._session.tools if call.name), *self._unrecorded())
+
+    def _told(self, call: Call) -> ToolCall:
+        with self._reader.reading(call.seqs[-1], f"tool call {call.key[1]!r}"):
+            return told(call, self._reader.thaw, self._ledger.is_alive)
+
+    def decidable(self, tool_call_id: str, task_id: str | None) -> Key:
+        """The key of the call with this id that somebody may decide upon.
+
+        A call that is over counts too: approved, it runs again where only a callback records it.
+
+        Raises:
+            ValueError: There is none, or there are two.
+        """
+        calls = [c for c in self.tool_calls() if c.tool_call_id == tool_call_id and task_id in (None, c.task_id)]
+        found = [c for c in calls if c.status == "uncertain"]
+        found = (
+            found or [c for c in calls if c.status == "completed" and c.effect == "side_effects" and c.attempt][-1:]
+        )
+        thread_id = self._session.identity.thread_id
+        if not found:
+            said = ", ".join(f"{c.status} in task {c.task_id!r}" for c in calls) or "not in its log"
+            raise ValueError(f"tool call {tool_call_id!r} of thread {thread_id!r} is not uncertain: it is {said}")
+        if len(found) > 1:
+            tasks = ", ".join(repr(c.task_id) for c in found)
+            raise ValueError(
+                f"{len(found)} calls {tool_call_id!r} of thread {thread_id!r} are uncertain; give task_id: {tasks}"
+            )
+        return found[0].task_id, tool_call_id
+
+    # --- calls that no hook recorded
+
+    def _unrecorded(self) -> list[ToolCall]:
+        found: list[ToolCall] = []
+        for ns in self._session.checkpoints.namespaces():
+            newest = self._session.checkpoints.get(ns, None)
+            if newest is None:
+                continue
+            name = untag_text(newest.id)
+            found += unrecorded(
+                self._messages(ns),
+                {m.tool_call_id: m for m in self._stored_results(ns, [name])},
+                (call.key[1] for call in self._session.tools if call.name),
+                ns=ns,
+                checkpoint_id=name,
+                open_status=self._open_status(ns, name, scheduled=bool(newest.next)),
+            )
+        decided = {call.key[1] for call in self._session.tools if call.verdict is not None and not call.name}
+        return [replace(c, status="resolved") if c.tool_call_id in decided and c.result is None else c for c in found]
+
+    def _open_status(self, ns: str, checkpoint_id: str, *, scheduled: bool) -> Status:
+        """The status of a call that has no record and no result."""
+        session = self._session
+        writer = session.runs.writer
+        if any(w.channel == upstream.INTERRUPT for w in session.checkpoints.writes(ns, checkpoint_id)):
+            return "waiting"
+        # Where a hook was installed, a call without a record never started.
+        if not scheduled or session.runs.hooks.get(writer, False):
+            return "pending"
+        if session.writer.is_alive(writer):
+            return "running" if session.checkpoints.ended is None else "pending"
+        failed = session.checkpoints.ended is not None and session.checkpoints.ended.reason == "failed"
+        return "uncertain" if session.crashed or failed else "pending"
+
+    def _messages(self, ns: str) -> list[BaseMessage]:
+        """The messages of a namespace's newest checkpoint."""
+        reader = self._reader
+        record = reader.fold.get(ns, None)
+        if record is None:
+            return []
+        name = untag_text(record.id)
+        with reader.reading(reader.fold.seq(ns, name), f"checkpoint {name!r}"):
+            held = reader.thaw.tree(record.channels)
+            value = upstream.delta_value(reader.thaw.built(held[MESSAGES])) if MESSAGES in held else None
+        if MESSAGES not in held:
+            # A DeltaChannel's value is rebuilt from the writes of the ancestors.
+            history = reader.delta_history(ns, None, [MESSAGES])[MESSAGES]
+            value = upstream.delta_value(history.get("seed")) or []
+            for _, _, written in history["writes"]:
+                value = _added(value, written)
+        return [m for m in value if isinstance(m, BaseMessage)] if isinstance(value, list) else []
+
+    def _stored_results(self, ns: str, checkpoint_ids: Iterable[str]) -> list[ToolMessage]:
+        """ToolMessages that tasks wrote; LangGraph drops them if their siblings never end."""
+        found: list[ToolMessage] = []
+        for name in checkpoint_ids:
+            for write in self._session.checkpoints.writes(ns, name):
+                if write.channel == MESSAGES:
+                    value = self._reader.thaw.value(write.text)
+                    found += [
+                        m for m in (value if isinstance(value, list) else [value]) if isinstance(m, ToolMessage)
+                    ]
+        return found
+
+    # --- what the model is told
+
+    def answers(self, ns: str, open_calls: Sequence[Any]) -> dict[str, ToolMessage]:
+        """What a model is told of calls that its messages hold no result of, by tool_call_id.
+
+        A call that waits for a human is left out.
+        """
+        session = self._session
+        lineage = [untag_text(r.id) for r in (session.checkpoints.get(ns, None),) if r is not None]
+        lineage += [name for name, _ in session.checkpoints.ancestors(ns, None)]
+        stored: dict[str, ToolMessage] | None = None
+        found: dict[str, ToolMessage] = {}
+        for call in open_calls:
+            name = call["id"] or ""
+            recorded = [c for c in session.tools.with_id(name) if c.name]
+            if recorded:
+                answer = self._answer(recorded[-1], call)
+            else:
+                if stored is None:
+                    stored = {m.tool_call_id: m for m in reversed(self._stored_results(ns, lineage))}
+                answer = stored.get(name) or self._unrecorded_answer(ns, lineage, call)
+            if answer is not None:
+                found[name] = answer
+        return found
+
+    def _answer(self, recorded: Call, call: Any) -> ToolMessage | None:
+        thaw = self._reader.thaw
+        if recorded.has_result:
+            result = thaw.value(recorded.result)
+            return _message_of(result, call["id"]) or _message(call, f"{call['name']} ended.", "success")
+        verdict = recorded.verdict
+        if verdict is not None and verdict.kind not in RUNS_AGAIN:
+            said = thaw.value(verdict.message)
+            if verdict.kind == "respond":
+                return _message(call, said, "success")
+            return _message(call, outcome_unknown(recorded, thaw) + (f" A human says: {said}" if said else ""))
+        status = recorded.status(self._ledger.is_alive)
+        if status == "waiting":
+            return None
+        if status == "pending" and not recorded.attempt:
+            return _message(call, f"{call['name']} was never started.")
+        if status in ("failed", "cancelled") and recorded.replay_safe and recorded.error is not records.NO_TEXT:
+            return _message(call, f"{call['name']} failed: {thaw.value(recorded.error)}")
+        if recorded.replay_safe:
+            return _message(call, f"{call['name']} did not end. It may run again without harm.")
+        return _message(call, outcome_unknown(recorded, thaw))
+
+    def _unrecorded_answer(self, ns: str, lineage: Sequence[str], call: Any) -> ToolMessage | None:
+        session = self._session
+        for name in lineage:
+            waits = [w for w in session.checkpoints.writes(ns, name) if w.channel == upstream.INTERRUPT]
+            if waits:
+                return None
+        if any(session.runs.hooks.values()):
+            return _message(call, f"{call['name']} was never started.")
+        return _message(call, f"Outcome unknown: whether {call['name']} ran is not recorded.")
+
+
+def lend(text: str, channels: dict[str, Any]) -> None:
+    """Put a memory at the head of restored messages; whoever stores them leaves it out again."""
+    held = channels.get(MESSAGES)
+    if isinstance(held, list) and held and all(isinstance(m, BaseMessage) for m in held):
+        channels[MESSAGES] = [MemoryMessage(content=text, id=MEMORY_ID), *held]
+
+
+def open_calls(messages: Sequence[BaseMessage]) -> list[Any]:
+    """The tool calls of AIMessages that no ToolMessage behind them answers."""
+    answered = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
+    return [c for m in messages if isinstance(m, AIMessage) for c in m.tool_calls if c.get("id") not in answered]
+
+
+def _uncertain(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
+    return tuple(call for call in calls if call.status == "uncertain")
+
+
+def _last(record: records.Checkpoint) -> LastCheckpoint:
+    source, created = record.source, record.created
+    return LastCheckpoint(
+        untag_text(record.id),
+        record.step,
+        None if source is None else untag_text(source),
+        untag_text(created) if isinstance(created, (str, dict)) else None,
+    )
+
+
+def _added(value: Any, written: Any) -> Any:
+    try:
+        return add_messages(value, written)
+    except (ValueError, NotImplementedError, TypeError):
+        return value  # not messages
+
+
+def _message(call: Any, text: str, status: Any = "error") -> ToolMessage:
+    return ToolMessage(text, name=call["name"], tool_call_id=call["id"], status=status)
+
+
+def _message_of(result: Any, tool_call_id: str) -> ToolMessage | None:
+    """The ToolMessage in a tool's result, which may be a Command."""
+    if isinstance(result, Command):
+        result = result.update.get(MESSAGES) if isinstance(result.update, dict) else result.update
+    for each in result if isinstance(result, list) else [result]:
+        if isinstance(each, Command) and (inner := _message_of(each, tool_call_id)) is not None:
+            return inner
+        if isinstance(each, ToolMessage) and each.tool_call_id == tool_call_id:
+            return each
+    return None
