@@ -304,25 +304,26 @@ class Ledger:
         raise UncertainToolCallError(
             f"{_named(visit)} may have had its effect already: it was started at "
             f"{about.started_at or 'a time unknown'} and {_how(about)}. Decide with "
-            f"saver.resolve({self._thread_id!r}, {about.key[1]!r}, {'type': 'approve' | 'respond' | 'reject'}), then "
-            "run the thread again with None as its input."
+            f"saver.resolve({self._thread_id!r}, {about.key[1]!r}, …), then run the thread again with None as its input."
         )
 
     def _orphan(self, session: Session, visit: Visit, thaw: Thawer) -> Call | None:
         """An uncertain call of another checkpoint with this tool and these arguments: its AIMessage was lost.
 
-        One that was decided upon from outside, and has not been told the decision, counts too.
+        One that was decided upon from outside, and has not been told the decision, counts too; and one that ended, but
+        whose result died with its process.
         """
+        tools = session.tools
         if visit.effect != "side_effects":
             return None
-        decided = [c for c in session.tools if c.verdict is not None and c.verdict.by == "resolve" and not c.end]
-        for call in (*session.tools.unsettled(), *decided):
+        for call in (*tools.unsettled(), *tools.decided(), *tools.undelivered()):
             if call.heir is not None and call.heir != visit.key or call.replay_safe or call.name != visit.name:
                 continue
             same_place = (call.ns, call.checkpoint) == (visit.ns, visit.checkpoint)
             if call.key == visit.key or same_place or not _equal(thaw.value(call.args), visit.args):
                 continue
-            if call.verdict is not None or call.status(self.is_alive) == "uncertain":
+            lost = call.has_result and not self.is_alive(call)
+            if lost or call.verdict is not None or call.status(self.is_alive) == "uncertain":
                 return call
         return None
 
@@ -444,6 +445,8 @@ def _told(kind: str, said: str, visit: Visit, about: Call, thaw: Thawer) -> Tool
     name, tool_call_id = visit.name, visit.key[1]
     if kind == "respond":
         return ToolMessage(said, name=name, tool_call_id=tool_call_id)
+    if about.has_result and isinstance(result := thaw.value(about.result), ToolMessage):
+        return result.model_copy(update={"tool_call_id": tool_call_id})
     text = outcome_unknown(about, thaw)
     if kind == "reject":
         text += " It was not run again." + (f" A human says: {said}" if said else "")
@@ -459,6 +462,8 @@ def outcome_unknown(call: Call, thaw: Thawer) -> str:
 
 
 def _how(call: Call) -> str:
+    if call.has_result:
+        return "ended, but its result was lost with its process"
     if call.end == "failed":
         return "raised an error"
     return "was stopped while it ran" if call.end == "cancelled" else "its end was not recorded"

@@ -74,7 +74,7 @@ class Call:
         error: What it raised.
         decision: The last one about it.
         asked: (attempt, answers of the task that were used) of the last question to a human about it.
-        orphan: The uncertain call with the same tool and arguments that was decided upon with this one.
+        orphan: The call with the same tool and arguments, but of a lost AIMessage, that was decided upon with this one.
         heir: The call that was decided upon with this one, if its own AIMessage was lost.
         seqs: The records that say so.
     """
@@ -138,12 +138,21 @@ class ToolCalls:
         self._by_id: dict[str, list[Key]] = {}
         self._by_task: dict[str, list[Key]] = {}
         self._unsettled: dict[Key, None] = {}
+        self._decided: dict[Key, None] = {}
+        self._undelivered: dict[str, dict[Key, None]] = {}
         self._spent: dict[str, int] = {}
+        self._writer = ""
 
     def apply(self, record: records.Record | None, seq: int, ts: str) -> None:
-        """Take in the next record of the log, written at `ts`; other types are passed over."""
-        if type(record) is not records.Tool:
-            return
+        """Take in the next record of the log, written at `ts`; types that say nothing of tool calls are passed over."""
+        if type(record) is records.Checkpoint:
+            self._deliver(record)
+        elif type(record) is records.Open:
+            self._writer = record.writer
+        elif type(record) is records.Tool:
+            self._take(record, seq, ts)
+
+    def _take(self, record: records.Tool, seq: int, ts: str) -> None:
         key = untag_text(record.task), untag_text(record.call)
         call = self._calls.get(key)
         if call is None:
@@ -157,11 +166,22 @@ class ToolCalls:
         if call.orphan is not None and call.orphan in self._calls:
             orphan = self._calls[call.orphan]
             orphan.heir = key
-            if call.verdict is not None:
+            if call.verdict is not None and not orphan.has_result:
                 # One decision for both: nobody is asked twice about one effect.
                 orphan.decision = call.verdict._replace(attempt=orphan.attempt)
-                self._settle(orphan)
+            self._settle(orphan)
         self._settle(call)
+
+    def _deliver(self, record: records.Checkpoint) -> None:
+        """A checkpoint takes the results of the calls before it."""
+        waiting = self._undelivered.get(untag_text(record.ns))
+        if not waiting:
+            return
+        parent = None if record.parent is None else untag_text(record.parent)
+        for key in list(waiting):
+            # Under durability="exit" the one in between, that the calls came from, is never stored.
+            if self._calls[key].checkpoint == parent or self._calls[key].writer == self._writer:
+                del waiting[key]
 
     def _settle(self, call: Call) -> None:
         settled = call.verdict is not None or call.end == "completed" or call.has_result
@@ -169,6 +189,15 @@ class ToolCalls:
             self._unsettled.pop(call.key, None)
         else:
             self._unsettled[call.key] = None
+        if call.verdict is not None and call.verdict.by == "resolve" and not call.has_result and call.heir is None:
+            self._decided[call.key] = None
+        else:
+            self._decided.pop(call.key, None)
+        waiting = self._undelivered.setdefault(call.ns, {})
+        if call.has_result and call.attempt and call.heir is None:
+            waiting[call.key] = None
+        else:
+            waiting.pop(call.key, None)
 
     def __iter__(self) -> Iterator[Call]:
         """Every call, in the order in which they appeared."""
@@ -189,6 +218,14 @@ class ToolCalls:
     def unsettled(self) -> list[Call]:
         """The calls that were started and neither ended with a result nor were decided upon."""
         return [self._calls[key] for key in list(self._unsettled)]
+
+    def decided(self) -> list[Call]:
+        """The calls that were decided upon from outside, and whose task has not been told."""
+        return [self._calls[key] for key in list(self._decided)]
+
+    def undelivered(self) -> list[Call]:
+        """The calls that ended with a result that no checkpoint took."""
+        return [self._calls[key] for waiting in list(self._undelivered.values()) for key in list(waiting)]
 
     def spent(self, task: str) -> int:
         """How many answers of a task were used when one of its calls was last started or asked about."""

@@ -1,0 +1,156 @@
+"""The warm program, and the place that a test and the program's processes share."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from guard.scene import CHARGE, CONFIG, Effects, Model, build
+from langgraph_jsonl_checkpoint import JsonlSaver, ToolPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class Program:
+    """The program in its warm process."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "guard.program"],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def order(self, **order: Any) -> dict[str, Any]:
+        """Give an order, and wait for the answer."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return answer
+
+    def close(self) -> None:
+        """End the warm process: its orders are over."""
+        self._process.communicate()
+
+
+class Place:
+    """A folder with the sessions and the tools' effects; processes come and go in it.
+
+    A `process` is one of the program's. A `graph` is in the test's own process, on a saver that it makes.
+    """
+
+    def __init__(self, program: Program, root: Path) -> None:
+        self._program = program
+        self._savers: list[JsonlSaver] = []
+        self.root = root
+        self.effects = Effects(root)
+        self.model = Model(rounds=[])
+
+    def process(
+        self,
+        shape: str,
+        *,
+        rounds: Any = ([CHARGE],),
+        dies: Any = None,
+        raises: Any = (),
+        holds: Any = (),
+        policy: Any = None,
+        resumes: bool = False,
+        decisions: Any = None,
+        way: Any = None,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """Run the agent in a process of its own, and wait until it is over or waits in a tool."""
+        return self._program.order(
+            root=str(self.root),
+            rounds=rounds,
+            dies=dies or {},
+            raises=raises,
+            holds=holds,
+            policy=policy or {},
+            resumes=resumes,
+            decisions=decisions or {},
+            way=way or {},
+            options={"shape": shape, **options},
+        )
+
+    def crash(self, shape: str, *tools: str, after: Any = (), **options: Any) -> None:
+        """A process is killed in `charge`, or these tools, when they had their effect, and when other calls are over."""
+        answer = self.process(shape, dies=dict.fromkeys(tools or ("charge",), list(after)), **options)
+        assert answer["code"] == -signal.SIGKILL, answer
+
+    def kill(self, pid: int) -> None:
+        """Kill a process that waits in a tool."""
+        os.kill(pid, signal.SIGKILL)
+        assert self._program.order(pid=pid) == {"code": -signal.SIGKILL}
+
+    def release(self, pid: int) -> None:
+        """Let a process that waits in a tool go on to its end."""
+        with open(self.root / "pipe", "wb") as pipe:
+            pipe.write(b"!")
+        assert self._program.order(pid=pid) == {"code": 0}
+
+    def saver(self, **options: Any) -> JsonlSaver:
+        """A new saver; it is closed behind the test."""
+        self._savers.append(JsonlSaver(self.root / "sessions", **options))
+        return self._savers[-1]
+
+    def graph(
+        self,
+        shape: str,
+        *,
+        rounds: Any = ([CHARGE],),
+        saver: JsonlSaver | None = None,
+        bodies: Any = None,
+        tools: Any = None,
+        policy: Any = None,
+        fresh_ids: bool = False,
+        **options: Any,
+    ) -> Any:
+        """The agent on a new saver, or on this one; `model` is its model from then on."""
+        self.effects.bodies = bodies or {}
+        self.model = Model(rounds=list(rounds), fresh_ids=fresh_ids)
+        tools = self.effects.tools if tools is None else tools
+        if policy is not None:
+            options["policy"] = ToolPolicy(**policy)
+        return build(shape, saver or self.saver(), tools, self.model, **options)
+
+    def close(self) -> None:
+        """Close what is open."""
+        for saver in self._savers:
+            saver.close()
+
+    @property
+    def log(self) -> Path:
+        """The thread's log."""
+        return JsonlSaver(self.root / "sessions").path(CONFIG["configurable"]["thread_id"])
+
+
+@pytest.fixture(scope="session")
+def program() -> Iterator[Program]:
+    """The warm program."""
+    program = Program()
+    yield program
+    program.close()
+
+
+@pytest.fixture
+def place(program: Program, tmp_path: Path) -> Iterator[Place]:
+    """An empty place."""
+    os.mkfifo(tmp_path / "pipe")
+    place = Place(program, tmp_path)
+    yield place
+    place.close()

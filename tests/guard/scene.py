@@ -1,0 +1,227 @@
+"""An agent whose tools leave a line in a file when they have their effect, in each shape that a guard is used in."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware, ToolRetryMiddleware
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+from pydantic import Field
+
+from langgraph_jsonl_checkpoint import SessionMiddleware, ToolGuard, inject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from langchain_core.runnables import RunnableConfig
+
+CONFIG: RunnableConfig = {"configurable": {"thread_id": "t"}}
+PAY = {"messages": [("user", "please pay order 7")]}
+
+CHARGE = {"name": "charge", "args": {"euros": 40}, "id": "charge-1"}
+LOOKUP = {"name": "lookup", "args": {"order": 7}, "id": "lookup-1"}
+MAIL = {"name": "mail", "args": {"to": "ann"}, "id": "mail-1"}
+
+AGENTS = ["create_agent", "retry"]
+NODES = ["tool_node", "handling"]
+
+
+class Model(BaseChatModel):
+    """Asks for the calls of one round after the other; it counts them by the messages that it sees.
+
+    With `fresh_ids` each request has call ids of its own, as a provider's has.
+    """
+
+    rounds: list[list[dict[str, Any]]]
+    fresh_ids: bool = False
+    requests: list[list[BaseMessage]] = Field(default_factory=list)
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def bind_tools(self, tools: Any, **_: Any) -> Model:
+        """The script knows its tools."""
+        return self
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        self.requests.append(list(messages))
+        done = sum(isinstance(m, AIMessage) and bool(m.tool_calls) for m in messages)
+        calls = [{**call} for call in self.rounds[done]] if done < len(self.rounds) else []
+        for call in calls if self.fresh_ids else ():
+            call["id"] = f"{call['id']}-{uuid.uuid4()}"
+        answer = AIMessage("" if calls else "done", tool_calls=calls)
+        return ChatResult(generations=[ChatGeneration(message=answer)])
+
+
+class Effects:
+    """What the tools have done: a line for each effect, in a file for each tool; and their bodies' last words.
+
+    Args:
+        root: The folder of the files.
+        bodies: What a tool does when it has had its effect: by its name, a function without arguments. What it returns,
+            if it returns something, is the tool's result.
+    """
+
+    def __init__(self, root: Path, bodies: Mapping[str, Callable[[], Any]] | None = None) -> None:
+        self._root = root
+        self.bodies = dict(bodies or {})
+
+    def __call__(self, tool: str) -> int:
+        """How often a tool had its effect."""
+        file = self._root / f"{tool}.effect"
+        return len(file.read_text().splitlines()) if file.exists() else 0
+
+    def _have(self, tool: str, result: str) -> str:
+        file = os.open(self._root / f"{tool}.effect", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.write(file, b"once\n")
+        os.close(file)
+        said = self.bodies[tool]() if tool in self.bodies else None
+        return result if said is None else said
+
+    @property
+    def tools(self) -> list[Any]:
+        """The tools."""
+
+        def charge(euros: int) -> str:
+            """Charge the card."""
+            return self._have("charge", f"charged {euros} EUR")
+
+        def lookup(order: int) -> str:
+            """Look an order up."""
+            return self._have("lookup", f"order {order}: 40 EUR")
+
+        def mail(to: str) -> str:
+            """Send a mail."""
+            return self._have("mail", f"mailed {to}")
+
+        return [charge, lookup, mail]
+
+
+class Finished(AgentMiddleware):
+    """Tells when a tool call has come back from the guard: it stands outside of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._events = {tool: threading.Event() for tool in ("charge", "lookup", "mail")}
+
+    def wait_for(self, tool: str) -> None:
+        """Wait until a call of this tool is over."""
+        if not self._events[tool].wait(20):
+            raise TimeoutError(tool)
+
+    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+        """Run the call."""
+        result = handler(request)
+        self._events[request.tool_call["name"]].set()
+        return result
+
+    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+        """The same in an event loop."""
+        result = await handler(request)
+        self._events[request.tool_call["name"]].set()
+        return result
+
+
+def build(
+    shape: str,
+    saver: Any,
+    tools: Sequence[Any],
+    model: Model,
+    *,
+    finished: Finished | None = None,
+    hook: bool = True,
+    middleware: Sequence[Any] = (),
+    memory: bool = False,
+    **options: Any,
+) -> Any:
+    """The agent in one of its shapes.
+
+    Args:
+        shape: One of AGENTS, NODES or "subgraph".
+        saver: Its checkpointer.
+        tools: Its tools.
+        model: Its model.
+        finished: Outside of the guard.
+        hook: Whether there is a guard.
+        middleware: What else stands outside of the guard, in an agent.
+        memory: Whether the model gets the session memory.
+        **options: For the guard.
+    """
+    outer = [finished] if finished else []
+    if shape in NODES:
+        guard = ToolGuard(saver, **options) if hook else None
+        return _by_hand(model, saver, tools, outer, guard, memory=memory, handle_tool_errors=shape == "handling")
+    inner = [SessionMiddleware(memory=memory, **options)] if hook else []
+    if shape == "retry":
+        outer.append(ToolRetryMiddleware(max_retries=2, initial_delay=0, jitter=False))
+    stack = [*outer, *middleware, *inner]
+    if shape != "subgraph":
+        return create_agent(model, tools, middleware=stack, checkpointer=saver)
+    graph = StateGraph(MessagesState)
+    graph.add_node("agent", create_agent(model, tools, middleware=stack))
+    graph.add_edge(START, "agent")
+    return graph.compile(checkpointer=saver)
+
+
+def _by_hand(
+    model: Model,
+    saver: Any,
+    tools: Sequence[Any],
+    outer: list[Finished],
+    guard: ToolGuard | None,
+    *,
+    memory: bool,
+    handle_tool_errors: bool,
+) -> Any:
+    def agent(state: MessagesState, config: RunnableConfig) -> Any:
+        messages = inject(state["messages"], saver, config, memory=memory) if guard else state["messages"]
+        return {"messages": [model.invoke(messages)]}
+
+    def wrap(request: Any, handler: Any) -> Any:
+        def guarded(same: Any) -> Any:
+            return guard.wrap_tool_call(same, handler) if guard else handler(same)
+
+        return outer[0].wrap_tool_call(request, guarded) if outer else guarded(request)
+
+    async def awrap(request: Any, handler: Any) -> Any:
+        async def guarded(same: Any) -> Any:
+            return await (guard.awrap_tool_call(same, handler) if guard else handler(same))
+
+        return await (outer[0].awrap_tool_call(request, guarded) if outer else guarded(request))
+
+    options: Any = {"handle_tool_errors": True} if handle_tool_errors else {}
+    graph = StateGraph(MessagesState)
+    graph.add_node("agent", agent)
+    graph.add_node("tools", ToolNode(tools, wrap_tool_call=wrap, awrap_tool_call=awrap, **options))
+    graph.add_edge(START, "agent")
+    graph.add_conditional_edges("agent", tools_condition)
+    graph.add_edge("tools", "agent")
+    return graph.compile(checkpointer=saver)
+
+
+def go(graph: Any, given: Any, config: RunnableConfig = CONFIG, *, asynchronous: bool = False, **options: Any) -> Any:
+    """Run a graph in a thread or in an event loop."""
+    if asynchronous:
+        return asyncio.run(graph.ainvoke(given, config, **options))
+    return graph.invoke(given, config, **options)
+
+
+def asked(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The questions that a run paused with."""
+    return [question.value for question in result.get("__interrupt__", ())]
+
+
+def told(messages: Sequence[BaseMessage]) -> dict[str, str]:
+    """What messages say of each tool call."""
+    return {m.tool_call_id: m.text for m in messages if m.type == "tool"}  # type: ignore[attr-defined]

@@ -1,0 +1,115 @@
+"""Threads whose tool calls no hook recorded: what their messages and writes alone tell of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langgraph.types import Command
+
+from langgraph_jsonl_checkpoint import JsonlSaver
+from restore.scene import THREAD, agent, asks, config, gives, hand_written, said, waits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from langgraph_jsonl_checkpoint import ToolCall
+    from restore.conftest import Program
+
+
+def statuses(calls: Iterable[ToolCall]) -> dict[str, str]:
+    """The status of each tool's call."""
+    return {call.name: call.status for call in calls}
+
+
+def read(root: Path) -> Any:
+    """What a new saver reads."""
+    with JsonlSaver(root) as saver:
+        return saver.resume_state(THREAD)
+
+
+@pytest.mark.parametrize("build", [agent, hand_written], ids=["create_agent", "ToolNode"])
+def test_an_answered_call_is_over(root: Path, build: Any) -> None:
+    """A call with a result is completed, and failed if the result is an error."""
+    script = [asks(("c1", "act", {"what": "x"}), ("c2", "nothing", {"what": "y"})), "done"]
+    with JsonlSaver(root) as saver:
+        build(saver, script, [gives("act", "ok")], hooked=False).invoke(said("do it"), config())
+        state = saver.resume_state(THREAD)
+    assert statuses(state.tool_calls) == {"act": "completed", "nothing": "failed"}
+    done, failed = state.tool_calls
+    assert (done.tool_call_id, done.args, done.attempt, done.result_text) == ("c1", {"what": "x"}, 0, "ok")
+    assert "nothing is not a valid tool" in failed.result_text
+    assert state.uncertain == ()
+
+
+@pytest.mark.parametrize(
+    ("shape", "lookup"), [("create_agent", "completed"), ("plain", "uncertain"), ("delta", "uncertain")]
+)
+def test_a_scheduled_call_of_a_killed_process_is_uncertain(
+    program: Program, root: Path, shape: str, lookup: str
+) -> None:
+    """Nobody can say whether it started; a finished sibling's stored result is known, where its task was its own."""
+    program.kill("die_unwatched", root, shape=shape)
+    state = read(root)
+    assert statuses(state.tool_calls) == {"lookup": lookup, "charge_card": "uncertain"}
+    assert [call.args for call in state.tool_calls] == [{"what": "order 7"}, {"what": "40 EUR"}]
+    assert statuses(state.uncertain)["charge_card"] == "uncertain"
+    assert state.crashed
+    assert state.checkpoint is not None
+    assert {call.checkpoint_id for call in state.tool_calls} == {state.checkpoint.id}
+
+
+@pytest.mark.parametrize(("how", "status"), [("closed", "pending"), ("killed", "uncertain")])
+def test_a_call_behind_a_pause_never_started(program: Program, root: Path, how: str, status: str) -> None:
+    """Stopped before the tools by a writer that closed, nothing was started; of a killed one nobody can say that."""
+    act = program.kill if how == "killed" else program.run
+    act("pause_unwatched", root, how=how)
+    state = read(root)
+    assert set(statuses(state.tool_calls).values()) == {status}
+    assert state.crashed == (how == "killed")
+
+
+def test_a_call_of_a_living_writer_runs(program: Program, root: Path) -> None:
+    """Another process sees it run, not uncertain."""
+    seen: list[Any] = []
+    with JsonlSaver(root) as saver:
+        act = gives("act", "")
+        act.func = lambda what="": seen.extend(program.run("read", root)) or "ok"
+        graph = agent(saver, [asks(("c", "act", {"what": "?"})), "done"], [act], hooked=False)
+        graph.invoke(said("do it"), config(), durability="sync")
+    assert [each["calls"] for each in seen] == [{"c": "running"}]
+
+
+def test_a_call_that_raised_is_uncertain(root: Path) -> None:
+    """The error came out of the tool or before it: the log does not tell."""
+    with JsonlSaver(root) as saver:
+        graph = agent(saver, [asks(("c", "act", {"what": "?"}))], [gives("act", OSError("no space"))], hooked=False)
+        with pytest.raises(OSError, match="no space"):
+            graph.invoke(said("do it"), config(), durability="sync")
+    state = read(root)
+    assert (state.ended, statuses(state.uncertain)) == ("failed", {"act": "uncertain"})
+
+
+def test_a_call_that_waits_for_a_human_is_waiting(root: Path) -> None:
+    """It is not uncertain; answered, it is completed."""
+    with JsonlSaver(root) as saver:
+        graph = agent(saver, [asks(("c", "ask", {"what": "?"})), "done"], [waits("ask")], hooked=False)
+        graph.invoke(said("do it"), config())
+        assert statuses(saver.resume_state(THREAD).tool_calls) == {"ask": "waiting"}
+        assert saver.uncertain(THREAD) == ()
+        graph.invoke(Command(resume="yes"), config())
+        assert statuses(saver.resume_state(THREAD).tool_calls) == {"ask": "completed"}
+
+
+def test_a_hook_that_comes_later_says_more(program: Program, root: Path) -> None:
+    """When the thread goes on with a hook, its record takes the place of what the messages told: there is one call."""
+    program.kill("die_unwatched", root, shape="create_agent")
+    with JsonlSaver(root) as saver:
+        saver.resolve(THREAD, "call-2", {"type": "approve"})
+        tools = [gives("lookup", "40 EUR"), gives("charge_card", "charged")]
+        script = [asks(("call-1", "lookup", {"what": ""}), ("call-2", "charge_card", {"what": ""})), "paid"]
+        agent(saver, script, tools).invoke(None, config())
+        state = saver.resume_state(THREAD)
+    assert statuses(state.tool_calls) == {"lookup": "completed", "charge_card": "completed"}
+    assert len(state.tool_calls) == 2
