@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from langgraph_jsonl_checkpoint.agents.context import inject
+from langgraph_jsonl_checkpoint.agents.context import ainject, inject
 from langgraph_jsonl_checkpoint.agents.inputs import aresume_or_invoke, resume_or_invoke
 from langgraph_jsonl_checkpoint.agents.policy import ToolPolicy
 from langgraph_jsonl_checkpoint.agents.questions import adecide, decide
@@ -25,6 +25,7 @@ from langgraph_jsonl_checkpoint.errors import (
 from langgraph_jsonl_checkpoint.folds.memory import MemoryDeriver, SessionMemory
 from langgraph_jsonl_checkpoint.folds.resume import ResumeState, ToolCall
 from langgraph_jsonl_checkpoint.saver import JsonlSaver
+from langgraph_jsonl_checkpoint.threads import SessionInfo
 
 if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.agents.middleware import SessionMiddleware
@@ -39,6 +40,7 @@ __all__ = [
     "NoSessionError",
     "ResumeState",
     "SessionError",
+    "SessionInfo",
     "SessionMemory",
     "SessionMiddleware",
     "SessionRecorder",
@@ -52,6 +54,7 @@ __all__ = [
     "UnsupportedVersionError",
     "ValueEncodingError",
     "adecide",
+    "ainject",
     "aresume_or_invoke",
     "decide",
     "inject",

@@ -105,17 +105,20 @@ class Ledger:
         serde: The saver's serde for the thread.
         thread_id: The thread.
         syncs: Whether what matters is synced; not under `fsync="never"`.
+
+    Attributes:
+        thread_id: The thread.
     """
 
     def __init__(self, sessions: Sessions, serde: Serde, thread_id: str, *, syncs: bool) -> None:
         self._sessions = sessions
         self._serde = serde
-        self._thread_id = thread_id
+        self.thread_id = thread_id
         self._syncs = syncs
 
     def announce(self) -> None:
         """Say in the log, with the next record, that a hook records the thread's calls."""
-        self._sessions.peek(self._thread_id).hooked = True
+        self._sessions.peek(self.thread_id).hooked = True
 
     def holds(self, ns: str, checkpoint_id: str) -> bool:
         """Whether a checkpoint is in the log.
@@ -123,10 +126,10 @@ class Ledger:
         Raises:
             ToolLogError: A checkpoint could not be stored, so it will not come.
         """
-        with self._sessions.use(self._thread_id) as session:
+        with self._sessions.use(self.thread_id) as session:
             if session.failure is not None:
                 raise ToolLogError(
-                    f"a checkpoint of thread {self._thread_id!r} could not be stored in {session.identity.path} "
+                    f"a checkpoint of thread {self.thread_id!r} could not be stored in {session.identity.path} "
                     f"({session.failure}), so its tool calls are not started. Free what is in the way and run the "
                     "thread again with None as its input."
                 ) from session.failure
@@ -136,13 +139,13 @@ class Ledger:
 
     def is_running(self, key: Key) -> bool:
         """Whether the call runs in this process at this moment."""
-        return (self._thread_id, *key) in self._sessions.running
+        return (self.thread_id, *key) in self._sessions.running
 
     # --- before a call
 
     def questions(self, visits: Sequence[Visit]) -> tuple[list[Question], int]:
         """What is to be asked about the calls of one task, and how many of the task's answers were used before."""
-        with self._sessions.use(self._thread_id) as session:
+        with self._sessions.use(self.thread_id) as session:
             session.refresh()
             found = [q for visit in visits if (q := self._question(session, visit)) is not None]
             return found, session.tools.spent(visits[0].key[0])
@@ -189,17 +192,17 @@ class Ledger:
         self._append(make, sync=visit.effect == "side_effects", checkpoint=visit.checkpoint)
         assert outcome is not None  # noqa: S101 - make has run
         if isinstance(outcome, Run):
-            self._sessions.running.add((self._thread_id, *visit.key))
+            self._sessions.running.add((self.thread_id, *visit.key))
         return outcome
 
-    def leave(self, visit: Visit, status: str, *, result: Any = None, error: BaseException | None = None) -> None:
+    def leave(self, visit: Visit, status: str, error: BaseException | None = None, *, result: Any = None) -> None:
         """Record how a call ended.
 
         Args:
             visit: The call.
             status: "completed", "failed", "cancelled" or "paused".
-            result: What the model is told, if anything.
             error: What it raised.
+            result: What the model is told, if anything.
 
         Raises:
             ToolLogError: The log cannot be written. The call is uncertain now.
@@ -213,7 +216,7 @@ class Ledger:
                 raise
             self._end(visit, status, part, error)
         finally:
-            self._sessions.running.discard((self._thread_id, *visit.key))
+            self._sessions.running.discard((self.thread_id, *visit.key))
 
     def _end(self, visit: Visit, status: str, result: Any, error: BaseException | None) -> None:
         said = None if error is None else f"{type(error).__name__}: {error}"[:_ERROR]
@@ -304,14 +307,15 @@ class Ledger:
         raise UncertainToolCallError(
             f"{_named(visit)} may have had its effect already: it was started at "
             f"{about.started_at or 'a time unknown'} and {_how(about)}. Decide with "
-            f"saver.resolve({self._thread_id!r}, {about.key[1]!r}, …), then run the thread again with None as its input."
+            f"saver.resolve({self.thread_id!r}, {about.key[1]!r}, …), then run the thread again with None as its "
+            "input."
         )
 
     def _orphan(self, session: Session, visit: Visit, thaw: Thawer) -> Call | None:
         """An uncertain call of another checkpoint with this tool and these arguments: its AIMessage was lost.
 
-        One that was decided upon from outside, and has not been told the decision, counts too; and one that ended, but
-        whose result died with its process.
+        One that was decided upon from outside, and has not been told the decision, counts too; and one that ended,
+        but whose result died with its process.
         """
         tools = session.tools
         if visit.effect != "side_effects":
@@ -386,12 +390,12 @@ class Ledger:
     # --- the log
 
     def _freeze(self, value: Any) -> Any:
-        session = self._sessions.peek(self._thread_id)
+        session = self._sessions.peek(self.thread_id)
         try:
             return Freezer(session.known, self._serde.tree).freeze(value)[0]
         except Exception as error:
             raise ToolLogError(
-                f"a tool call of thread {self._thread_id!r} has a {type(value).__name__} that cannot be stored "
+                f"a tool call of thread {self.thread_id!r} has a {type(value).__name__} that cannot be stored "
                 f"({type(error).__name__}: {error}). Let the tool take and return plain values."
             ) from error
 
@@ -399,19 +403,19 @@ class Ledger:
         self, make: Callable[[Page, Session], list[records.Record]], *, sync: bool, checkpoint: str | None = None
     ) -> None:
         try:
-            with self._sessions.use(self._thread_id) as session:
-                late = checkpoint is not None and self._sessions.is_late(self._thread_id, checkpoint)
+            with self._sessions.use(self.thread_id) as session:
+                late = checkpoint is not None and self._sessions.is_late(self.thread_id, checkpoint)
                 seal = self._serde.seal if self._serde.seals else None
                 if late or not session.append(
                     lambda page: make(page, session), seal, sync=None if not self._syncs else sync
                 ):
-                    raise DeletedSessionError(f"thread {self._thread_id!r} was deleted during its run")
+                    raise DeletedSessionError(f"thread {self.thread_id!r} was deleted during its run")
         except (SessionError, OSError) as error:
             if isinstance(error, (ToolCallRunningError, UncertainToolCallError, ToolLogError)):
                 raise
             raise ToolLogError(
-                f"a tool call of thread {self._thread_id!r} could not be recorded in "
-                f"{self._sessions.path(self._thread_id)} ({type(error).__name__}: {error}). The run was stopped; "
+                f"a tool call of thread {self.thread_id!r} could not be recorded in "
+                f"{self._sessions.path(self.thread_id)} ({type(error).__name__}: {error}). The run was stopped; "
                 "free what is in the way and run the thread again with None as its input."
             ) from error
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.session import Session
 
 
-_NAMES = ("thread_id", "workspace")  # of a header, which may hold lone surrogates
+_NAMES = ("thread_id", "workspace", "parent")  # of a header, which may hold lone surrogates
 
 
 class Recall:
@@ -93,11 +93,11 @@ class Restored:
                 "directory and workspace"
             )
         newest, ended = session.checkpoints.get("", None), session.checkpoints.ended
-        header = msgspec.to_builtins(session.header)
+        header = msgspec.structs.asdict(session.header)
         calls = self.tool_calls()
         return ResumeState(
             thread_id=identity.thread_id,
-            header=MappingProxyType({k: untag_text(v) if k in _NAMES else v for k, v in header.items()}),
+            header=MappingProxyType({k: untag_text(v) if k in _NAMES and v else v for k, v in header.items()}),
             checkpoint=None if newest is None else _last(newest),
             next=tuple(map(untag_text, newest.next)) if newest else (),
             messages=tuple(self._messages("")),
@@ -182,7 +182,7 @@ class Restored:
     def _open_status(self, ns: str, checkpoint_id: str, *, scheduled: bool) -> Status:
         """The status of a call that has no record and no result."""
         session = self._session
-        writer = session.runs.writer
+        writer = session.runs.writer_of(session.checkpoints.seq(ns, checkpoint_id))
         if any(w.channel == upstream.INTERRUPT for w in session.checkpoints.writes(ns, checkpoint_id)):
             return "waiting"
         # Where a hook was installed, a call without a record never started.

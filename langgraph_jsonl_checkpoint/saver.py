@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.folds.memory import MemoryDeriver, SessionMemory
     from langgraph_jsonl_checkpoint.folds.resume import ResumeState, ToolCall
     from langgraph_jsonl_checkpoint.session import Session
+    from langgraph_jsonl_checkpoint.threads import SessionInfo
 
 logger = logging.getLogger(__name__)
 
@@ -185,6 +186,7 @@ class JsonlSaver(BaseCheckpointSaver[Any]):
     def _put(self, config: RunnableConfig, call: PutCall) -> RunnableConfig:
         thread_id = _thread_id(config)
         with self._sessions.use(thread_id) as session:
+            self._begin(session, config)
             stored = session.append(call.records, self._seal(thread_id), sync=self._synced(ends_step=True))
             if not stored:
                 raise DeletedSessionError(
@@ -230,6 +232,7 @@ class JsonlSaver(BaseCheckpointSaver[Any]):
         """
         ns, name = _ns(config), get_checkpoint_id(config)
         with self._restored(_thread_id(config)) as (session, reader, restored):
+            self._begin(session, config)
             lent = self._lent(session, restored) if not ns and not name else None
         found = reader.get(ns, name)
         if lent is not None and found is not None:
@@ -297,6 +300,15 @@ class JsonlSaver(BaseCheckpointSaver[Any]):
         return next_version(current, self._sessions.version())
 
     # --- restoring
+
+    def sessions(self, *, children: bool = False) -> Iterator[SessionInfo]:
+        """Every thread, the last changed first, so that the first one is the latest session.
+
+        Args:
+            children: Whether to name those, too, that another thread's agent started
+                (`configurable.parent_thread_id`).
+        """
+        yield from threads.infos(self._sessions, children=children)
 
     def resume_state(self, thread_id: str) -> ResumeState:
         """What a thread is about to go on from, over all its namespaces. Nothing is run and nothing is written.
@@ -399,6 +411,11 @@ class JsonlSaver(BaseCheckpointSaver[Any]):
             session.refresh()
             reader = Reader(session, self._serde(thread_id))
             yield session, reader, Restored(session, reader, self.ledger(thread_id), self._deriver)
+
+    def _begin(self, session: Session, config: RunnableConfig) -> None:
+        parent = config["configurable"].get("parent_thread_id")
+        if parent is not None:
+            self._sessions.begin_as_child(session, str(parent))
 
     def _lent(self, session: Session, restored: Restored) -> str | None:
         """The memory's text that is lent to a run that begins now; None if none is."""

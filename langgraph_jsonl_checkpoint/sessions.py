@@ -9,17 +9,17 @@ import logging
 import os
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from langgraph.checkpoint.base.id import uuid6
 
 from langgraph_jsonl_checkpoint.errors import ClosedSaverError, SessionError
 from langgraph_jsonl_checkpoint.identity import Identity
-from langgraph_jsonl_checkpoint.log import frames, local, names
+from langgraph_jsonl_checkpoint.log import frames, local, names, records
 from langgraph_jsonl_checkpoint.log.writers import Writer
 from langgraph_jsonl_checkpoint.session import Session
-from langgraph_jsonl_checkpoint.values.types import untag_text
+from langgraph_jsonl_checkpoint.values.types import tag_text, untag_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,9 +112,18 @@ class Sessions:
             name = os.path.basename(os.path.dirname(path))
             thread_id = names.unescape(name)
             if thread_id is None:  # too long for a file name: the header knows
-                thread_id = _thread_of(path)
+                head = header_of(path)
+                thread_id = None if head is None else untag_text(head.thread_id)
             if thread_id is not None:
                 yield changed, thread_id
+
+    def begin_as_child(self, session: Session, parent: str) -> None:
+        """Say in the header of a session that is not there yet which thread's agent started it."""
+        if session.exists or session.parent or parent == session.identity.thread_id:
+            return
+        head = header_of(self.path(parent))
+        depth = 1 if head is None else head.delegation_depth + 1
+        session.parent = {"parent": tag_text(parent), "delegation_depth": depth}
 
     def delete(self, thread_id: str) -> None:
         """Delete a thread's log; remember which writes come too late for it."""
@@ -218,12 +227,11 @@ def _is_time_ordered(checkpoint_id: str) -> bool:
     return len(checkpoint_id) == _UUID and checkpoint_id[14] == "6"
 
 
-def _thread_of(path: str) -> str | None:
-    """The thread id in a log's header; None if the header cannot be read."""
+def header_of(path: str) -> records.Session | None:
+    """A log's header, without the rest of the log; None if it cannot be read."""
     try:
         with open(path, "rb") as file:
             text, _ = frames.read(memoryview(file.read(1 << 16)), 0)
-        head: Any = msgspec.json.decode(text.split(b"\n", 1)[0])
-        return untag_text(head["thread_id"])
-    except (OSError, frames.BadFrameError, msgspec.DecodeError, LookupError, TypeError):
+        return msgspec.json.decode(text.split(b"\n", 1)[0], type=records.Session)
+    except (OSError, frames.BadFrameError, msgspec.DecodeError):
         return None

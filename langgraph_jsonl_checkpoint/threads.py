@@ -5,6 +5,8 @@ from __future__ import annotations
 import heapq
 import logging
 import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,7 +15,8 @@ from langgraph_jsonl_checkpoint.errors import SessionError
 from langgraph_jsonl_checkpoint.folds import retention
 from langgraph_jsonl_checkpoint.log import journal, local, records
 from langgraph_jsonl_checkpoint.reader import Reader
-from langgraph_jsonl_checkpoint.values.types import tag_text
+from langgraph_jsonl_checkpoint.sessions import header_of
+from langgraph_jsonl_checkpoint.values.types import tag_text, untag_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -66,6 +69,32 @@ def list_all(
         push(thread_id, _rows(sessions, serde, thread_id, before, wanted))
     while heap:
         yield pop()
+
+
+@dataclass(frozen=True)
+class SessionInfo:
+    """One thread's log.
+
+    Attributes:
+        thread_id: The thread.
+        changed: When the log was changed last.
+        parent: The thread whose agent started this one's; None if none did.
+        delegation_depth: How many threads stand above it.
+    """
+
+    thread_id: str
+    changed: datetime
+    parent: str | None
+    delegation_depth: int
+
+
+def infos(sessions: Sessions, *, children: bool) -> Iterator[SessionInfo]:
+    """Every thread, the last changed first; `children` are those that another thread's agent started."""
+    for changed, thread_id in sessions.thread_ids():
+        head = header_of(sessions.path(thread_id))
+        if head is not None and (children or head.parent is None):
+            parent = None if head.parent is None else untag_text(head.parent)
+            yield SessionInfo(thread_id, datetime.fromtimestamp(changed, UTC), parent, head.delegation_depth)
 
 
 def copy(sessions: Sessions, serde: Callable[[str], Serde], source: str, target: str) -> None:

@@ -5,6 +5,7 @@ Read in langgraph 1.2 (`langgraph._internal._constants`, `langgraph.pregel._algo
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP
@@ -13,6 +14,8 @@ from langgraph.types import Send
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from langchain_core.messages import ToolMessage
 
 __all__ = [
     "ERROR",
@@ -28,6 +31,7 @@ __all__ = [
     "end_of_run",
     "index_of",
     "is_compiled",
+    "is_placeholder",
     "is_send",
     "is_stored_at_exit",
     "next_nodes",
@@ -46,6 +50,9 @@ _RUNTIME = "__pregel_runtime"
 _CHECKPOINTER = "__pregel_checkpointer"
 _SCRATCHPAD = "__pregel_scratchpad"
 _PUSH = "__pregel_push"
+_PLACEHOLDER = re.compile(
+    r"Tool call .* with id .* (?:did not complete - no result|was cancelled - another message)", re.DOTALL
+)
 _HANDLED = "__error_source_node__"
 
 
@@ -145,6 +152,11 @@ def end_of_run(writes: list[tuple[str, Any]]) -> tuple[str | None, Any]:
 def checkpointer(configurable: Mapping[str, Any]) -> Any:
     """The checkpointer of the running graph; None if it has none, or nothing runs."""
     return configurable.get(_CHECKPOINTER)
+
+
+def is_placeholder(message: ToolMessage) -> bool:
+    """Whether deepagents made this answer up, for a call that it found without one (PatchToolCallsMiddleware)."""
+    return isinstance(message.content, str) and _PLACEHOLDER.match(message.content) is not None
 
 
 def run_of(configurable: Mapping[str, Any]) -> object:

@@ -5,21 +5,25 @@ Both go into the request alone, and never into the state.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
 from langgraph_jsonl_checkpoint import upstream
-from langgraph_jsonl_checkpoint.agents.guard import saver_of
+from langgraph_jsonl_checkpoint.agents.guard import adrive, arrival, awaits, drive, saver_of
 from langgraph_jsonl_checkpoint.restore import open_calls
 from langgraph_jsonl_checkpoint.values.messages import MemoryMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
 
+    from langgraph_jsonl_checkpoint.agents.guard import Step
     from langgraph_jsonl_checkpoint.saver import JsonlSaver
+
+_PATIENCE = 5.0  # seconds to wait for a checkpoint before a memory without it has to do
 
 
 def inject(
@@ -41,9 +45,21 @@ def inject(
         ...     return {"messages": [model.invoke(inject(state["messages"], saver, config))]}
     """
     context = Context(saver, config, memory=memory)
-    plain = without_memory(messages)
-    text, answers = context.read(plain)
-    told = answered(plain, answers)
+    plain = as_stored(messages)
+    return _injected(plain, *drive(context.read(plain)))
+
+
+async def ainject(
+    messages: Sequence[BaseMessage], saver: JsonlSaver | None, config: RunnableConfig, *, memory: bool = True
+) -> list[BaseMessage]:
+    """`inject` without holding up the event loop."""
+    context = Context(saver, config, memory=memory)
+    plain = as_stored(messages)
+    return _injected(plain, *await adrive(context.read(plain)))
+
+
+def _injected(messages: list[BaseMessage], text: str, answers: Mapping[str, ToolMessage]) -> list[BaseMessage]:
+    told = answered(messages, answers)
     if not text:
         return told
     if told and isinstance(told[0], SystemMessage):
@@ -62,25 +78,39 @@ class Context:
 
     def __init__(self, saver: JsonlSaver | None, config: RunnableConfig | Mapping[str, Any], *, memory: bool) -> None:
         configurable = config.get("configurable", {})
+        self._configurable = configurable
         self._saver = saver or saver_of(upstream.checkpointer(configurable))
-        self._thread_id: str | None = configurable.get("thread_id")
+        self._thread_id = str(configurable.get("thread_id", ""))
         self._ns = upstream.parent_namespace(configurable.get("checkpoint_ns") or "")
-        self._run = upstream.run_of(configurable)
         self._memory = memory
-        if self._saver is not None and self._thread_id is not None:
-            self._saver.ledger(str(self._thread_id)).announce()
+        if "thread_id" not in configurable:
+            self._saver = None
+        if self._saver is not None:
+            self._saver.ledger(self._thread_id).announce()
 
-    def read(self, messages: Sequence[BaseMessage]) -> tuple[str, dict[str, ToolMessage]]:
-        """The memory's text, and the answers to the messages' open calls by tool_call_id; reads the log."""
-        if self._saver is None or self._thread_id is None:
+    def read(self, messages: Sequence[BaseMessage]) -> Generator[Step, Any, tuple[str, dict[str, ToolMessage]]]:
+        """The memory's text, and the answers to the messages' open calls by tool_call_id."""
+        saver = self._saver
+        if saver is None:
             return "", {}
-        calls = open_calls(messages)
-        return self._saver.context(str(self._thread_id), self._ns, self._run, calls, memory=self._memory)
+        calls, run = open_calls(messages), upstream.run_of(self._configurable)
+        checkpoint_id = upstream.checkpoint_of(self._configurable)
+        if checkpoint_id is not None and awaits(saver, self._thread_id, self._configurable):
+            # What the user just said may not be stored yet, and the memory's text stays for the whole run.
+            yield from arrival(saver.ledger(self._thread_id), self._ns, checkpoint_id, _PATIENCE)
+        found: tuple[str, dict[str, ToolMessage]] = yield partial(
+            saver.context, self._thread_id, self._ns, run, calls, memory=self._memory
+        )
+        return found
 
 
-def without_memory(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """The messages without the memory that the saver lent: the model is to see it once."""
-    return [m for m in messages if type(m) is not MemoryMessage]
+def as_stored(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """The messages without what others put among them: the memory that the saver lent, answers that are made up."""
+    return [
+        m
+        for m in messages
+        if type(m) is not MemoryMessage and not (isinstance(m, ToolMessage) and upstream.is_placeholder(m))
+    ]
 
 
 def answered(messages: Sequence[BaseMessage], answers: Mapping[str, ToolMessage]) -> list[BaseMessage]:

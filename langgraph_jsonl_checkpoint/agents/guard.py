@@ -63,7 +63,8 @@ class Entry:
     visits: Sequence[Visit]
     turn: Turn
     answers: upstream.Answers
-    awaited: bool
+    saver: JsonlSaver
+    configurable: Mapping[str, Any]
 
 
 class Guard:
@@ -108,7 +109,7 @@ class Guard:
         try:
             result = handler(request)
         except BaseException as error:
-            ledger.leave(visit, _ended_by(error), error=error)
+            ledger.leave(visit, *ended_by(error))
             raise
         ledger.leave(visit, _ended_with(result), result=result)
         return result
@@ -119,8 +120,8 @@ class Guard:
         if entry is None:
             return await handler(request)
         async with entry.turn.waiting:
-            await _adrive(self._settle(entry))
-        outcome = await _adrive(self._begin(entry))
+            await adrive(self._settle(entry))
+        outcome = await adrive(self._begin(entry))
         if isinstance(outcome, Give):
             return outcome.result  # type: ignore[no-any-return]
         ledger, visit = entry.ledger, entry.visit
@@ -128,7 +129,7 @@ class Guard:
             result = await handler(request)
         except BaseException as error:
             # Shielded: the end of a cancelled call is recorded, too.
-            await asyncio.shield(asyncio.to_thread(ledger.leave, visit, _ended_by(error), error=error))
+            await asyncio.shield(asyncio.to_thread(ledger.leave, visit, *ended_by(error)))
             raise
         await asyncio.shield(asyncio.to_thread(ledger.leave, visit, _ended_with(result), result=result))
         return result
@@ -163,8 +164,7 @@ class Guard:
     def _begin(self, entry: Entry) -> Generator[Step, Any, Run | Give]:
         """Wait for the checkpoint that the call comes from, then have `started` in the log."""
         ledger, visit, turn = entry.ledger, entry.visit, entry.turn
-        if entry.awaited:
-            yield from arrival(ledger, visit, self._timeout)
+        yield from barrier(entry.saver, ledger, visit, entry.configurable, self._timeout)
         outcome: Run | Give = yield lambda: ledger.enter(visit, turn.decisions, self._on_uncertain, turn.used)
         return outcome
 
@@ -202,41 +202,52 @@ class Guard:
         mine = visit(request.tool_call)
         calls = [] if upstream.is_send(config) else _siblings(request)
         visits = [mine if call["id"] == request.tool_call["id"] else visit(call) for call in calls] or [mine]
-        return Entry(ledger, mine, visits, turn, answers, awaits(saver, thread_id, configurable, mine))
+        return Entry(ledger, mine, visits, turn, answers, saver, configurable)
 
 
-def awaits(saver: JsonlSaver, thread_id: str, configurable: Mapping[str, Any], visit: Visit) -> bool:
-    """Whether a call waits for the checkpoint that it comes from.
+def awaits(saver: JsonlSaver, thread_id: str, configurable: Mapping[str, Any]) -> bool:
+    """Whether the running task's checkpoint comes into this log while the task runs.
 
-    Otherwise its AIMessage could be lost with the process, and the model would ask for it under a new id. Under
-    `durability="exit"` the checkpoint never comes; another checkpointer's is not for this log to wait for.
+    Under `durability="exit"` it does not; another checkpointer's is not for this log to wait for.
     """
-    return (
-        visit.effect == "side_effects"
-        and visit.checkpoint is not None
-        and not upstream.is_stored_at_exit(configurable)
-        and saver.shares(upstream.checkpointer(configurable), thread_id)
-    )
+    shared = saver.shares(upstream.checkpointer(configurable), thread_id)
+    return shared and not upstream.is_stored_at_exit(configurable)
 
 
-def arrival(ledger: Ledger, visit: Visit, timeout: float) -> Generator[Step, Any, None]:
-    """Wait until the checkpoint that a call comes from is in the log.
+def arrival(ledger: Ledger, ns: str, checkpoint_id: str, patience: float) -> Generator[Step, Any, bool]:
+    """Wait until a checkpoint is in the log; whether it is, within `patience` seconds."""
+    pause, waited = _FIRST_PAUSE, 0.0
+    while not (yield partial(ledger.holds, ns, checkpoint_id)):
+        if waited >= patience:
+            return False
+        yield pause
+        waited += pause
+        pause = min(pause * 1.5, _LONGEST_PAUSE)
+    return True
+
+
+def barrier(
+    saver: JsonlSaver, ledger: Ledger, visit: Visit, configurable: Mapping[str, Any], timeout: float
+) -> Generator[Step, Any, None]:
+    """Wait, before a call with side effects, until the checkpoint that it comes from is in the log.
+
+    Otherwise its AIMessage could be lost with the process, and the model would ask for it under a new id.
 
     Raises:
         ToolLogError: It is not within `timeout` seconds.
     """
-    name = visit.checkpoint or ""
-    pause, waited = _FIRST_PAUSE, 0.0
-    while not (yield lambda: ledger.holds(visit.ns, name)):
-        if waited >= timeout:
-            raise ToolLogError(
-                f"tool call {visit.key[1]!r} ({visit.name}) was not started: checkpoint {name!r}, which it comes "
-                f"from, was not stored within {timeout} s. See why it was not, and run the thread again with None as "
-                "its input."
-            )
-        yield pause
-        waited += pause
-        pause = min(pause * 1.5, _LONGEST_PAUSE)
+    if (
+        visit.effect != "side_effects"
+        or visit.checkpoint is None
+        or not awaits(saver, ledger.thread_id, configurable)
+    ):
+        return
+    if not (yield from arrival(ledger, visit.ns, visit.checkpoint, timeout)):
+        raise ToolLogError(
+            f"tool call {visit.key[1]!r} ({visit.name}) was not started: checkpoint {visit.checkpoint!r}, which it "
+            f"comes from, was not stored within {timeout} s. See why it was not, and run the thread again with None "
+            "as its input."
+        )
 
 
 def saver_of(checkpointer: Any) -> JsonlSaver | None:
@@ -267,10 +278,11 @@ def _siblings(request: ToolCallRequest) -> list[ToolCall]:
     return []
 
 
-def _ended_by(error: BaseException) -> str:
+def ended_by(error: BaseException) -> tuple[str, BaseException | None]:
+    """How a call ended that raised, and the error that is recorded."""
     if isinstance(error, GraphBubbleUp):
-        return "paused"
-    return "failed" if isinstance(error, Exception) else "cancelled"
+        return "paused", None
+    return "failed" if isinstance(error, Exception) else "cancelled", error
 
 
 def _ended_with(result: Any) -> str:
@@ -292,7 +304,7 @@ def drive(flow: Generator[Step, Any, Any]) -> Any:
             time.sleep(step)
 
 
-async def _adrive(flow: Generator[Step, Any, Any]) -> Any:
+async def adrive(flow: Generator[Step, Any, Any]) -> Any:
     """Take a flow's steps without holding up the event loop."""
     done = None
     while True:

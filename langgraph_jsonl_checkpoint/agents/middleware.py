@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from langchain.agents.middleware import AgentMiddleware
 from langgraph.config import get_config
 
-from langgraph_jsonl_checkpoint.agents.context import Context, answered, with_memory, without_memory
-from langgraph_jsonl_checkpoint.agents.guard import Guard
+from langgraph_jsonl_checkpoint.agents.context import Context, answered, as_stored, with_memory
+from langgraph_jsonl_checkpoint.agents.guard import Guard, adrive, drive
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -74,16 +73,16 @@ class SessionMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> ModelResponse[Any]:
         """Call the model with an answer to each open call, and with the memory."""
         context = Context(self._saver, get_config(), memory=self._memory)
-        messages = without_memory(request.messages)
-        return handler(_told(request, messages, context.read(messages)))
+        messages = as_stored(request.messages)
+        return handler(_told(request, messages, drive(context.read(messages))))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
         """`wrap_model_call` in an event loop."""
         context = Context(self._saver, get_config(), memory=self._memory)
-        messages = without_memory(request.messages)
-        return await handler(_told(request, messages, await asyncio.to_thread(context.read, messages)))
+        messages = as_stored(request.messages)
+        return await handler(_told(request, messages, await adrive(context.read(messages))))
 
 
 def _told(

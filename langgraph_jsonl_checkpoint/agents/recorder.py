@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables.config import var_child_runnable_config
-from langgraph.errors import GraphBubbleUp
 
 from langgraph_jsonl_checkpoint import upstream
-from langgraph_jsonl_checkpoint.agents.guard import arrival, awaits, drive
+from langgraph_jsonl_checkpoint.agents.guard import barrier, drive, ended_by
 from langgraph_jsonl_checkpoint.agents.policy import ToolPolicy
 from langgraph_jsonl_checkpoint.errors import UncertainToolCallError
 from langgraph_jsonl_checkpoint.ledger import Give, Ledger, Visit
@@ -92,8 +91,7 @@ class SessionRecorder(BaseCallbackHandler):
             upstream.parent_namespace(place),
             upstream.checkpoint_of(configurable),
         )
-        if awaits(self._saver, str(thread_id), configurable, visit):
-            drive(arrival(ledger, visit, self._timeout))
+        drive(barrier(self._saver, ledger, visit, configurable, self._timeout))
         outcome = ledger.enter(visit, {}, None, 0)
         if isinstance(outcome, Give):
             raise UncertainToolCallError(
@@ -115,8 +113,7 @@ class SessionRecorder(BaseCallbackHandler):
         """Record that a tool raised, or waits for a human."""
         ledger, visit = self._runs.pop(run_id, (None, None))
         if ledger is not None and visit is not None:
-            how = "failed" if isinstance(error, Exception) else "cancelled"
-            ledger.leave(visit, "paused" if isinstance(error, GraphBubbleUp) else how, error=error)
+            ledger.leave(visit, *ended_by(error))
 
     def _number(self, caller: UUID | None, name: str, args: Any) -> str:
         """An id for a call that no model asked for: the how-manieth of its caller with this tool and these arguments.

@@ -188,7 +188,7 @@ def _take_message(state: _State, event: MessageEvent) -> None:
                 state.todos = _open_todos(args.get("todos"), seq)
     elif isinstance(message, ToolMessage):
         name, args, asked = state.asked.pop(message.tool_call_id, (message.name or "", None, seq))
-        if name and message.tool_call_id not in state.recorded:  # a hook's record says more
+        if name not in ("", "write_todos") and message.tool_call_id not in state.recorded:  # a hook says more
             _end(state, message.tool_call_id, name, args, message.text, (asked, seq), message.status == "error")
 
 
@@ -274,7 +274,7 @@ def _line(text: str, longest: int = _LINE) -> str:
 
 def _harmless(text: str) -> str:
     """A text that cannot end the block it stands in."""
-    return re.sub(r"<(?=/?session-memory)", "(", text, flags=re.IGNORECASE)
+    return re.sub(r"<(?=\s*/?\s*session-memory)", "(", text, flags=re.IGNORECASE)
 
 
 def _shares(wanted: dict[str, int], room: int) -> dict[str, int]:

@@ -34,6 +34,7 @@ class Story:
         self._ids: set[str] = set()
         self._runs: list[ranges.Range] = []  # of the messages of the last checkpoint
         self._todos: Any = None
+        self._answers: set[tuple[str, str]] = set()
         self._pending: dict[str, list[tuple[int, msgspec.Raw]]] = {}  # writes to a DeltaChannel, by checkpoint
 
     def events(self, record: records.Record | None, seq: int, ts: str, thaw: Thawer) -> Iterator[Event]:
@@ -107,7 +108,12 @@ class Story:
                 self._pending.setdefault(untag_text(record.checkpoint), []).append((seq, text))
             elif index == upstream.RESUME_INDEX:
                 answer = thaw.value(text)
-                yield AnswerEvent(seq, answer[-1] if isinstance(answer, list) and answer else answer)
+                answer = answer[-1] if isinstance(answer, list) and answer else answer
+                # The same answer is stored for the run, and then with those before it for its task.
+                key = untag_text(record.checkpoint), repr(answer)
+                if key not in self._answers:
+                    self._answers.add(key)
+                    yield AnswerEvent(seq, answer)
 
 
 def _alive(_: object) -> bool:

@@ -74,7 +74,8 @@ class Call:
         error: What it raised.
         decision: The last one about it.
         asked: (attempt, answers of the task that were used) of the last question to a human about it.
-        orphan: The call with the same tool and arguments, but of a lost AIMessage, that was decided upon with this one.
+        orphan: The call with the same tool and arguments, but of a lost AIMessage, that was decided upon with this
+            one.
         heir: The call that was decided upon with this one, if its own AIMessage was lost.
         seqs: The records that say so.
     """
@@ -144,7 +145,7 @@ class ToolCalls:
         self._writer = ""
 
     def apply(self, record: records.Record | None, seq: int, ts: str) -> None:
-        """Take in the next record of the log, written at `ts`; types that say nothing of tool calls are passed over."""
+        """Take in the next record of the log, written at `ts`; most types say nothing of tool calls."""
         if type(record) is records.Checkpoint:
             self._deliver(record)
         elif type(record) is records.Open:
