@@ -103,8 +103,13 @@ def die_unwatched(_: int, root: str, shape: str) -> None:
 def pause_unwatched(_: int, root: str, how: str) -> None:
     """Stop before the tools and end in good order, or die there."""
     with JsonlSaver(root) as saver:
-        graph = agent(saver, [CALLS, "paid"], [gives("lookup", ""), gives("charge_card", "")], hooked=False,
-                      interrupt_before=["tools"])
+        graph = agent(
+            saver,
+            [CALLS, "paid"],
+            [gives("lookup", ""), gives("charge_card", "")],
+            hooked=False,
+            interrupt_before=["tools"],
+        )
         graph.invoke(said("please pay order 7", "u1"), config(), durability="sync")
         if how == "killed":
             die()
@@ -118,7 +123,9 @@ def read(pipe: int, root: str) -> None:
     report(pipe, calls=calls, crashed=state.crashed, ended=state.ended)
 
 
-def die_in_model(_: int, root: str, thread: str = THREAD, restore_memory: str = "crashed", state: str = "plain") -> None:
+def die_in_model(
+    _: int, root: str, thread: str = THREAD, restore_memory: str = "crashed", state: str = "plain"
+) -> None:
     """Answer once, then die in the answer to a second message."""
     with JsonlSaver(root, restore_memory=restore_memory) as saver:  # type: ignore[arg-type]
         graph = talk(saver, ["hello", die], state=STATES[state])

@@ -1,7 +1,7 @@
 """The warm process of the restore tests: imports once, reads orders on stdin, forks a process for each.
 
-An order names a job of `restore.jobs` and what it is given; the answer, on stdout, is how its process ended and what it
-had reported until then. It starts no thread itself, so that forking is safe.
+An order names a job of `restore.jobs` and what it is given; the answer, on stdout, is how its process ended and
+what it had reported until then. It starts no thread itself, so that forking is safe.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the restore tests look at: agents with a scripted model, and tools that say what they did.
 
-The model's next answer is the one whose place in the script is the number of AIMessages that it is shown, so a resumed
-process goes on in the script where the last one was killed.
+The model's next answer is the one whose place in the script is the number of AIMessages that it is shown, so a
+resumed process goes on in the script where the last one was killed.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ each_way = pytest.mark.parametrize("apply", [resume_or_invoke, apply_async], ids
     ("durability", "count"), [(how, count) for how, most in APPENDS.items() for count in range(1, most + 1)]
 )
 def test_a_killed_input_is_applied_once(program: Program, root: Path, durability: str, when: str, count: int) -> None:
-    """Killed around any append and delivered again any number of times, it is in the thread once; the next is, too."""
+    """Killed around any append and delivered again many times, it is in the thread once; the next is, too."""
     given = {"root": root, "input_id": "mail-1", "text": "buy 1", "durability": durability}
     program.try_to_kill("apply_input", **given, when=when, count=count)
     program.try_to_kill("apply_input", **given, when="after", count=1)
@@ -105,9 +105,7 @@ def test_an_input_without_an_id_goes_on_or_is_applied(root: Path, apply: Any) ->
 @each_way
 def test_a_new_input_waits_for_the_run_that_was_killed(program: Program, root: Path, apply: Any) -> None:
     """The unfinished run of another input goes on first; then the new one is applied."""
-    program.kill(
-        "apply_input", root, input_id="mail-1", text="buy 1", durability="sync", when="after", count=3
-    )
+    program.kill("apply_input", root, input_id="mail-1", text="buy 1", durability="sync", when="after", count=3)
     with JsonlSaver(root) as saver:
         result = apply(buyer(saver), said("buy 2"), config(), input_id="mail-2")
         assert plain(result["messages"]) == BOTH

@@ -6,12 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cases.logs import text
 from langchain.agents.middleware import AgentMiddleware, ModelRetryMiddleware
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangGraph reads the annotation
 from langgraph.graph import START, StateGraph
 
-from cases.logs import text
 from langgraph_jsonl_checkpoint import JsonlSaver, SessionMiddleware, inject
 from restore.scene import THREAD, Model, Plain, agent, asks, config, gives, hand_written, plain, said
 
@@ -87,7 +87,7 @@ def test_without_a_system_message_the_memory_is_one(saver: JsonlSaver) -> None:
 @each_way
 @pytest.mark.parametrize("durability", ["sync", "async"])
 def test_the_memory_knows_what_the_user_just_said(saver: JsonlSaver, go: Any, durability: str) -> None:
-    """Also where LangGraph does not wait for the checkpoint that holds it: the text does not depend on who is faster."""
+    """Also where LangGraph does not wait for the checkpoint that holds it: who is faster does not matter."""
     requests: list[Any] = []
     graph = agent(saver, ["one", "two"], requests=requests)
     for say in ("please edit x and y", "please edit the other one now"):

@@ -106,7 +106,7 @@ def test_a_call_without_its_message_is_told(program: Program, root: Path) -> Non
 
 
 def test_each_attempt_and_decision_is_told(program: Program, root: Path) -> None:
-    """A decision is in the state, with its message and the attempt that it is about; the call is no longer uncertain."""
+    """A decision is in the state, with its message and the attempt that it is about; the call is resolved."""
     program.kill("die_in_tool", root)
     with JsonlSaver(root) as saver:
         saver.resolve(THREAD, "call-2", {"type": "respond", "message": "it was charged"})
@@ -119,7 +119,11 @@ def test_each_attempt_and_decision_is_told(program: Program, root: Path) -> None
 @pytest.mark.parametrize("how", ["completed", "interrupted", "failed"])
 def test_the_end_of_the_last_run_is_told(root: Path, how: str) -> None:
     """A run is completed, waits for a human, or failed with an error."""
-    tools = {"completed": gives("act", "ok"), "interrupted": waits("act"), "failed": gives("act", OSError("no space"))}
+    tools = {
+        "completed": gives("act", "ok"),
+        "interrupted": waits("act"),
+        "failed": gives("act", OSError("no space")),
+    }
     with JsonlSaver(root) as saver:
         graph = agent(saver, [asks(("c", "act", {"what": "?"})), "done"], [tools[how]])
         if how == "failed":

@@ -103,7 +103,7 @@ def test_a_call_that_waits_for_a_human_is_waiting(root: Path) -> None:
 
 
 def test_a_hook_that_comes_later_says_more(program: Program, root: Path) -> None:
-    """When the thread goes on with a hook, its record takes the place of what the messages told: there is one call."""
+    """When the thread goes on with a hook, its record takes the place of what the messages told."""
     program.kill("die_unwatched", root, shape="create_agent")
     with JsonlSaver(root) as saver:
         saver.resolve(THREAD, "call-2", {"type": "approve"})
@@ -113,3 +113,14 @@ def test_a_hook_that_comes_later_says_more(program: Program, root: Path) -> None
         state = saver.resume_state(THREAD)
     assert statuses(state.tool_calls) == {"lookup": "completed", "charge_card": "completed"}
     assert len(state.tool_calls) == 2
+
+
+def test_a_decision_about_one_leaves_the_others_uncertain(program: Program, root: Path) -> None:
+    """To decide is not to go on: what another writer left is what it was."""
+    program.kill("die_unwatched", root, shape="plain")
+    with JsonlSaver(root) as saver:
+        saver.resolve(THREAD, "call-1", {"type": "reject"})
+        assert statuses(saver.resume_state(THREAD).tool_calls) == {"lookup": "resolved", "charge_card": "uncertain"}
+        saver.resolve(THREAD, "call-2", {"type": "reject"})
+        assert saver.uncertain(THREAD) == ()
+    assert set(statuses(read(root).tool_calls).values()) == {"resolved"}
