@@ -6,6 +6,7 @@ tool, record the end. Under the lock the log is read up to its end, so no two pr
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -15,6 +16,7 @@ from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.errors import (
     DeletedSessionError,
     SessionError,
+    ToolCallError,
     ToolCallRunningError,
     ToolLogError,
     UncertainToolCallError,
@@ -26,7 +28,7 @@ from langgraph_jsonl_checkpoint.values.thaw import Thawer
 from langgraph_jsonl_checkpoint.values.types import tag_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from langgraph_jsonl_checkpoint.folds.tool_calls import Effect, Key
     from langgraph_jsonl_checkpoint.session import Session
@@ -74,7 +76,8 @@ class Question(NamedTuple):
         attempt: The attempt that is uncertain; 0 if it is another call's, with the same tool and arguments.
         started_at: When that was started.
         description: What is known of it.
-        asked_from: How many of the task's answers were used when this was asked first; None if it was not.
+        asked_from: How many of the task's answers were used when this was asked last; None if it was not.
+        orphan: The other call, if it is about one.
     """
 
     visit: Visit
@@ -83,6 +86,7 @@ class Question(NamedTuple):
     started_at: str | None
     description: str
     asked_from: int | None
+    orphan: Call | None = None
 
 
 class Run(NamedTuple):
@@ -124,18 +128,35 @@ class Ledger:
         """Whether a checkpoint is in the log.
 
         Raises:
-            ToolLogError: A checkpoint could not be stored, so it will not come.
+            ToolLogError: Something of this run could not be stored, so it will not come.
         """
-        with self._sessions.use(self.thread_id) as session:
-            if session.failure is not None:
-                raise ToolLogError(
-                    f"a checkpoint of thread {self.thread_id!r} could not be stored in {session.identity.path} "
-                    f"({session.failure}), so its tool calls are not started. Free what is in the way and run the "
-                    "thread again with None as its input."
-                ) from session.failure
-            if session.checkpoints.get(ns, checkpoint_id) is None:
-                session.refresh()
+        with self.followed() as session:
             return session.checkpoints.get(ns, checkpoint_id) is not None
+
+    @contextlib.contextmanager
+    def followed(self) -> Iterator[Session]:
+        """The session, locked and read up to its end, in the middle of a run.
+
+        Raises:
+            ToolLogError: Something of this run could not be stored.
+        """
+        with self._told(), self._sessions.use(self.thread_id) as session:
+            session.follow_run()
+            yield session
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """An error of the storage as one that stops the run, whatever handles errors around it."""
+        try:
+            yield
+        except ToolCallError:
+            raise
+        except (SessionError, OSError) as error:
+            raise ToolLogError(
+                f"a tool call of thread {self.thread_id!r} could not be recorded in "
+                f"{self._sessions.path(self.thread_id)} ({type(error).__name__}: {error}). The run was stopped; free "
+                "what is in the way and run the thread again with None as its input."
+            ) from error
 
     def is_running(self, key: Key) -> bool:
         """Whether the call runs in this process at this moment."""
@@ -145,8 +166,7 @@ class Ledger:
 
     def questions(self, visits: Sequence[Visit]) -> tuple[list[Question], int]:
         """What is to be asked about the calls of one task, and how many of the task's answers were used before."""
-        with self._sessions.use(self.thread_id) as session:
-            session.refresh()
+        with self.followed() as session:
             found = [q for visit in visits if (q := self._question(session, visit)) is not None]
             return found, session.tools.spent(visits[0].key[0])
 
@@ -158,11 +178,11 @@ class Ledger:
             made: list[records.Record] = []
             for question, args in zip(questions, parts, strict=True):
                 if session.tools.get(question.visit.key) is None:
-                    made.append(_requested(question.visit, page.text(args), None))
+                    made.append(_requested(question.visit, page.text(args), question.orphan))
                 made.append(_step(question.visit.key, "asked", attempt=question.attempt, spent=spent))
             return made
 
-        self._append(make, sync=True)
+        self._append(make, sync=True, checkpoint=questions[0].visit.checkpoint)
 
     def enter(
         self, visit: Visit, decisions: Mapping[str, tuple[str, str]], on_uncertain: OnUncertain | None, spent: int
@@ -231,7 +251,7 @@ class Ledger:
                 )
             ]
 
-        self._append(make, sync=visit.effect == "side_effects")
+        self._append(make, sync=visit.effect == "side_effects", checkpoint=visit.checkpoint)
 
     def resolve(self, key: Key, kind: str, message: str) -> None:
         """Record a decision about the last attempt of a call, from outside of a run."""
@@ -241,7 +261,7 @@ class Ledger:
             attempt = call.attempt if call is not None else 0
             return [_resolved(key, Decision(kind, attempt, page.text(message), "resolve"))]
 
-        self._append(make, sync=True)
+        self._write(make, sync=True)
 
     # --- the rules
 
@@ -355,7 +375,7 @@ class Ledger:
             f"{orphan.name} was started before with the same arguments and {_how(orphan)}: it may have had its "
             "effect, and now it is asked for again."
         )
-        return Question(visit, visit.args, 0, orphan.started_at, text, asked)
+        return Question(visit, visit.args, 0, orphan.started_at, text, asked, orphan)
 
     def _is_unrecorded(self, session: Session, visit: Visit) -> bool:
         """Whether a call has no record because nobody recorded it, and not because it never started.
@@ -402,22 +422,18 @@ class Ledger:
     def _append(
         self, make: Callable[[Page, Session], list[records.Record]], *, sync: bool, checkpoint: str | None = None
     ) -> None:
-        try:
-            with self._sessions.use(self.thread_id) as session:
-                late = checkpoint is not None and self._sessions.is_late(self.thread_id, checkpoint)
-                seal = self._serde.seal if self._serde.seals else None
-                if late or not session.append(
-                    lambda page: make(page, session), seal, sync=None if not self._syncs else sync
-                ):
-                    raise DeletedSessionError(f"thread {self.thread_id!r} was deleted during its run")
-        except (SessionError, OSError) as error:
-            if isinstance(error, (ToolCallRunningError, UncertainToolCallError, ToolLogError)):
-                raise
-            raise ToolLogError(
-                f"a tool call of thread {self.thread_id!r} could not be recorded in "
-                f"{self._sessions.path(self.thread_id)} ({type(error).__name__}: {error}). The run was stopped; "
-                "free what is in the way and run the thread again with None as its input."
-            ) from error
+        with self._told():
+            self._write(make, sync=sync, checkpoint=checkpoint)
+
+    def _write(
+        self, make: Callable[[Page, Session], list[records.Record]], *, sync: bool, checkpoint: str | None = None
+    ) -> None:
+        with self._sessions.use(self.thread_id) as session:
+            late = checkpoint is not None and self._sessions.is_late(self.thread_id, checkpoint)
+            seal = self._serde.seal if self._serde.seals else None
+            wanted = sync if self._syncs else None
+            if late or not session.append(lambda page: make(page, session), seal, sync=wanted):
+                raise DeletedSessionError(f"thread {self.thread_id!r} was deleted during its run")
 
 
 def _step(key: Key, status: str, **more: Any) -> records.Tool:

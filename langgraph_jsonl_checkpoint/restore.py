@@ -5,6 +5,7 @@ All of it is read from the log and nothing is run. Each function is called with 
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
@@ -276,9 +277,19 @@ class Restored:
             waits = [w for w in session.checkpoints.writes(ns, name) if w.channel == upstream.INTERRUPT]
             if waits:
                 return None
-        if any(session.runs.hooks.values()):
+        if self._were_hooked(ns, lineage):
             return _message(call, f"{call['name']} was never started.")
         return _message(call, f"Outcome unknown: whether {call['name']} ran is not recorded.")
+
+    def _were_hooked(self, ns: str, lineage: Sequence[str]) -> bool:
+        """Whether a hook recorded the tool calls of every run that a new input left behind."""
+        fold, runs = self._session.checkpoints, self._session.runs
+        for after, before in itertools.pairwise(lineage):
+            newer, left = fold.get(ns, after), fold.get(ns, before)
+            was_left = newer is not None and newer.source == "input" and left is not None and left.next
+            if was_left and not runs.hooks.get(runs.writer_of(fold.seq(ns, before)), False):
+                return False
+        return True
 
 
 def lend(text: str, channels: dict[str, Any]) -> None:

@@ -231,7 +231,7 @@ class JsonlSaver(BaseCheckpointSaver[Any]):
             UnsupportedVersionError: Another version of the package wrote it.
         """
         ns, name = _ns(config), get_checkpoint_id(config)
-        with self._restored(_thread_id(config)) as (session, reader, restored):
+        with self._restored(_thread_id(config), begins=True) as (session, reader, restored):
             self._begin(session, config)
             lent = self._lent(session, restored) if not ns and not name else None
         found = reader.get(ns, name)
@@ -354,10 +354,11 @@ class JsonlSaver(BaseCheckpointSaver[Any]):
 
         Raises:
             ValueError: The decision is none, no such call is uncertain, or two are.
+            OSError: The log cannot be written.
         """
         kind, message = checked(decision)
         thread_id = str(thread_id)
-        with self._restored(thread_id) as (_, _, restored):
+        with self._restored(thread_id, begins=True) as (_, _, restored):
             key = restored.decidable(tool_call_id, task_id)
         self.ledger(thread_id).resolve(key, kind, message)
 
@@ -394,7 +395,8 @@ class JsonlSaver(BaseCheckpointSaver[Any]):
         Returns:
             The memory's text, and by tool_call_id what is known of those calls.
         """
-        with self._restored(thread_id) as (session, _, restored):
+        with self.ledger(thread_id).followed() as session:
+            _, restored = self._read(session)
             answers = restored.answers(ns, calls) if calls else {}
             if not memory:
                 return "", answers
@@ -406,11 +408,15 @@ class JsonlSaver(BaseCheckpointSaver[Any]):
             return text, answers
 
     @contextlib.contextmanager
-    def _restored(self, thread_id: str) -> Iterator[tuple[Session, Reader, Restored]]:
+    def _restored(self, thread_id: str, *, begins: bool = False) -> Iterator[tuple[Session, Reader, Restored]]:
         with self._sessions.use(thread_id) as session:
-            session.refresh()
-            reader = Reader(session, self._serde(thread_id))
-            yield session, reader, Restored(session, reader, self.ledger(thread_id), self._deriver)
+            session.refresh(begins=begins)
+            yield session, *self._read(session)
+
+    def _read(self, session: Session) -> tuple[Reader, Restored]:
+        thread_id = session.identity.thread_id
+        reader = Reader(session, self._serde(thread_id))
+        return reader, Restored(session, reader, self.ledger(thread_id), self._deriver)
 
     def _begin(self, session: Session, config: RunnableConfig) -> None:
         parent = config["configurable"].get("parent_thread_id")

@@ -94,15 +94,48 @@ class Session:
 
     # --- reading
 
-    def refresh(self) -> None:
+    def refresh(self, *, begins: bool = True) -> None:
         """Take in what was appended since, by anyone. A session that does not exist is an empty one.
+
+        Args:
+            begins: Whether a run may begin with what is read, so that a failed append before it counts no more. In
+                the middle of a run what that append held is missing, whoever looks.
 
         Raises:
             CorruptSessionError: The log is damaged.
             UnsupportedVersionError: Another version wrote it.
         """
-        if self.failure is not None:
+        failure = self.failure
+        if failure is not None:
             self.forget()
+        try:
+            self._refresh()
+        finally:
+            if not begins:
+                self.failure = failure
+
+    def follow_run(self) -> None:
+        """Take in what was appended since, in the middle of a run.
+
+        Raises:
+            FailedSessionError: An append of this run failed.
+            DeletedSessionError: The log was deleted during the run.
+        """
+        existed = self.exists
+        if self.failure is None:
+            self._refresh()
+            if existed and not self.exists:
+                self.failure = DeletedSessionError(f"{self.identity.path} was deleted during a run")
+        self._check_failure()
+
+    def _check_failure(self) -> None:
+        if self.failure is not None:
+            raise FailedSessionError(
+                f"an earlier append to {self.identity.path} failed ({self.failure}); what it held is missing. "
+                "Free what was in the way and run the thread again: a new run reads the log first."
+            ) from self.failure
+
+    def _refresh(self) -> None:
         for _ in range(_ATTEMPTS):
             size = self._open()
             if size is None:
@@ -273,11 +306,7 @@ class Session:
             FailedSessionError: An append failed before this one, and the log was not read since.
             OSError: The commit could not be written. The log is as it was before.
         """
-        if self.failure is not None:
-            raise FailedSessionError(
-                f"an earlier append to {self.identity.path} failed ({self.failure}); what it held is missing. "
-                "Free what was in the way and run the thread again: a new run reads the log first."
-            ) from self.failure
+        self._check_failure()
         for _ in range(_ATTEMPTS):
             existed = self.exists
             if (file := self._locked()) is None:

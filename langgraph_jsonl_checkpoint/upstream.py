@@ -192,10 +192,15 @@ class Answers:
         self._scratchpad = scratchpad
         self.key: object = scratchpad.get_null_resume
 
-    def waiting(self, used: int) -> bool:
-        """Whether there is an answer beyond the first `used` ones."""
-        given = self._scratchpad.resume
-        return len(given) > used or self._scratchpad.get_null_resume(False) is not None  # noqa: FBT003 - upstream's
+    @property
+    def stored(self) -> int:
+        """How many are stored for the task; one that was given to the run as a whole comes behind them."""
+        return len(self._scratchpad.resume)
+
+    @property
+    def is_given(self) -> bool:
+        """Whether one was given to the run as a whole, be it that a task has taken it since."""
+        return self._scratchpad.get_null_resume(False) is not None  # noqa: FBT003 - upstream's
 
 
 def parent_namespace(ns: str) -> str:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, ToolMessage
-from langgraph.errors import GraphBubbleUp
+from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.types import interrupt
 
 from langgraph_jsonl_checkpoint import upstream
@@ -48,10 +48,23 @@ class Turn:
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     waiting: asyncio.Lock = field(default_factory=asyncio.Lock)
-    used: int = 0
+    used: int = 0  # answers
     decisions: dict[str, tuple[str, str]] = field(default_factory=dict)
     settled: bool = False
     raised: BaseException | None = None
+    took_given: bool = False
+
+    def has_answer(self, answers: upstream.Answers) -> bool:
+        """Whether there is an answer that was not used."""
+        return answers.stored > self.used or answers.is_given and not self.took_given
+
+    def take(self, answers: upstream.Answers, value: Any) -> Any:
+        """The next answer; without one the run is interrupted with `value`."""
+        stored = answers.stored
+        answer = interrupt(value)
+        self.took_given = self.took_given or stored <= self.used
+        self.used += 1
+        return answer
 
 
 @dataclass
@@ -136,29 +149,24 @@ class Guard:
 
     def _settle(self, entry: Entry) -> Generator[Step, Any, None]:
         """Ask what is to be asked about the task's calls, once for all of them."""
-        turn, ledger, answers = entry.turn, entry.ledger, entry.answers
+        turn, ledger = entry.turn, entry.ledger
         if turn.raised is not None:
             raise turn.raised
         if turn.settled:
             return
         questions, spent = yield lambda: ledger.questions(entry.visits)
         # Answers are matched by their number: the tool's own interrupts must not get what was said to the guard.
-        while turn.used < spent and answers.waiting(turn.used):
-            interrupt(None)
-            turn.used += 1
-        single = len(questions) == 1
-        while questions and self._on_uncertain == "interrupt":
-            if not answers.waiting(turn.used):
-                # Recorded first: an answer without an attempt counts only if it came after its question.
-                yield partial(ledger.ask, questions, turn.used)
+        asks, pending = self._on_uncertain == "interrupt", questions
+        while pending and asks or turn.used < spent and turn.has_answer(entry.answers):
             try:
-                answer = interrupt(question(questions))
-            except BaseException as asked:
+                answer = turn.take(entry.answers, question(pending))
+            except GraphInterrupt as asked:
+                # Recorded before anybody can answer: an answer without an attempt counts only behind its question.
+                yield partial(ledger.ask, pending, turn.used)
                 turn.raised = asked
                 raise
-            turn.decisions |= decided(answer, questions, turn.used, single=single)
-            turn.used += 1
-            questions = [q for q in questions if q.visit.key[1] not in turn.decisions]
+            turn.decisions = decided(answer, questions, turn.used - 1) | turn.decisions
+            pending = [q for q in questions if q.visit.key[1] not in turn.decisions]
         turn.settled = True
 
     def _begin(self, entry: Entry) -> Generator[Step, Any, Run | Give]:

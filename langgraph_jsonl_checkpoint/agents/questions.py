@@ -38,18 +38,18 @@ def question(questions: Sequence[Question]) -> dict[str, Any]:
     }
 
 
-def decided(answer: Any, questions: Sequence[Question], number: int, *, single: bool) -> dict[str, tuple[str, str]]:
+def decided(answer: Any, questions: Sequence[Question], number: int) -> dict[str, tuple[str, str]]:
     """What an answer says: (kind, message) by tool_call_id. What it cannot be understood to say is asked again.
 
     Args:
         answer: As it came with `Command(resume=…)`.
-        questions: What is asked.
+        questions: What is asked about the task's calls.
         number: Which answer of its task it is.
-        single: Whether only one call is asked about, so that the bare decision is enough.
     """
     if not isinstance(answer, dict):
         return {}
-    decisions = answer.get("decisions", {questions[0].visit.key[1]: answer} if single else {})
+    single = _single(questions, number)
+    decisions = answer.get("decisions", {single.visit.key[1]: answer} if single is not None else {})
     found: dict[str, tuple[str, str]] = {}
     for q in questions if isinstance(decisions, dict) else ():
         decision = decisions.get(q.visit.key[1])
@@ -59,6 +59,14 @@ def decided(answer: Any, questions: Sequence[Question], number: int, *, single: 
         if kind in KINDS and isinstance(message, str):
             found[q.visit.key[1]] = kind, message
     return found
+
+
+def _single(questions: Sequence[Question], number: int) -> Question | None:
+    """The one call that an answer is about if it names none: the last question before it was about that alone."""
+    asked = [q for q in questions if q.asked_from is not None and q.asked_from <= number]
+    last = max((q.asked_from for q in asked if q.asked_from is not None), default=None)
+    asked = [q for q in asked if q.asked_from == last] or list(questions)
+    return asked[0] if len(asked) == 1 else None
 
 
 def _is_about(attempt: Any, q: Question, number: int) -> bool:

@@ -110,6 +110,11 @@ class Call:
         return self.decision if self.decision is not None and self.decision.attempt == self.attempt else None
 
     @property
+    def is_unknown(self) -> bool:
+        """Whether it was asked about though no record says that it was started: nobody recorded the run before."""
+        return not self.attempt and self.asked is not None and self.orphan is None
+
+    @property
     def has_result(self) -> bool:
         """Whether what the model is to be told is recorded, so that it need not run."""
         return self.end in ("completed", "failed") and self.result is not records.NO_TEXT
@@ -123,7 +128,7 @@ class Call:
         if self.end == "paused":
             return "waiting"
         if not self.attempt:
-            return "pending"
+            return "uncertain" if self.is_unknown else "pending"
         if is_alive(self):
             return "running" if not self.end else "failed" if self.end == "failed" else "cancelled"
         if self.replay_safe:  # it will just run again
@@ -166,10 +171,11 @@ class ToolCalls:
         _STEPS[record.status](call, record, ts)
         if call.orphan is not None and call.orphan in self._calls:
             orphan = self._calls[call.orphan]
-            orphan.heir = key
-            if call.verdict is not None and not orphan.has_result:
+            if call.verdict is not None:
                 # One decision for both: nobody is asked twice about one effect.
-                orphan.decision = call.verdict._replace(attempt=orphan.attempt)
+                orphan.heir = key
+                if not orphan.has_result:
+                    orphan.decision = call.verdict._replace(attempt=orphan.attempt)
             self._settle(orphan)
         self._settle(call)
 
@@ -186,7 +192,7 @@ class ToolCalls:
 
     def _settle(self, call: Call) -> None:
         settled = call.verdict is not None or call.end == "completed" or call.has_result
-        if settled or not call.attempt:
+        if settled or not call.attempt and not call.is_unknown:
             self._unsettled.pop(call.key, None)
         else:
             self._unsettled[call.key] = None

@@ -67,8 +67,12 @@ class Place:
         dies: Any = None,
         raises: Any = (),
         holds: Any = (),
+        asks: Any = (),
+        keeps: Any = (),
+        records: bool = False,
         policy: Any = None,
         resumes: bool = False,
+        answer: Any = None,
         decisions: Any = None,
         way: Any = None,
         **options: Any,
@@ -80,16 +84,20 @@ class Place:
             dies=dies or {},
             raises=raises,
             holds=holds,
+            asks=asks,
+            keeps=keeps,
+            records=records,
             policy=policy or {},
             resumes=resumes,
+            answer=answer,
             decisions=decisions or {},
             way=way or {},
             options={"shape": shape, **options},
         )
 
     def crash(self, shape: str, *tools: str, after: Any = (), **options: Any) -> None:
-        """A process is killed in `charge`, or these tools, when they had their effect, and when other calls are over."""
-        answer = self.process(shape, dies=dict.fromkeys(tools or ("charge",), list(after)), **options)
+        """A process is killed in `charge`, or these tools, behind their effects, and when other calls are over."""
+        answer = self.process(shape, dies={tool: list(after) for tool in tools or ("charge",)}, **options)
         assert answer["code"] == -signal.SIGKILL, answer
 
     def kill(self, pid: int) -> None:

@@ -1,7 +1,7 @@
 """The program whose processes die in a tool: imports once, reads orders on stdin, forks a process for each.
 
-It starts no thread itself, so that forking is safe. An order is one line of JSON, the options of `work`. The answer is
-what the process reported first, at the latest that it is over; a process that waits in a tool goes on meanwhile.
+It starts no thread itself, so that forking is safe. An order is one line of JSON, the options of `work`. The answer
+is what the process reported first, or how it ended; a process that waits in a tool goes on meanwhile.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from langgraph.types import Command, interrupt
+
 from guard.scene import CONFIG, PAY, Effects, Finished, Model, build, go
-from langgraph_jsonl_checkpoint import JsonlSaver, ToolPolicy, decide
+from langgraph_jsonl_checkpoint import JsonlSaver, SessionRecorder, ToolPolicy, decide
 
 READY = "ready"
 
@@ -30,8 +32,12 @@ def work(
     dies: dict[str, list[str]],
     raises: list[str],
     holds: list[str],
+    asks: list[str],
+    keeps: list[str],
+    records: bool,
     policy: dict[str, list[str]],
     resumes: bool,
+    answer: Any,
     decisions: dict[str, Any],
     way: dict[str, Any],
     options: dict[str, Any],
@@ -45,22 +51,36 @@ def work(
         dies: The tools in which the process dies, when all of them are there, and the calls that must be over before.
         raises: The tools that raise when they have had their effect.
         holds: The tools that then wait until somebody writes to the pipe beside their effects.
+        asks: The tools that ask a human before they have their effect.
+        keeps: The tools whose calls never come to the guard.
+        records: Whether a SessionRecorder is there.
         policy: For ToolPolicy.
         resumes: Whether the thread goes on by its id.
+        answer: What a human says to the one question that there is.
         decisions: What a human says about uncertain calls.
         way: For `go`.
         options: For `build`.
     """
-    finished = Finished()
+    finished = Finished(keeps)
     folder = Path(root)
 
     there = threading.Barrier(max(len(dies), 1), timeout=20)
 
-    def die(after: list[str]) -> None:
+    inside = {tool: threading.Event() for tool in dies}
+
+    def die(tool: str, after: list[str]) -> None:
+        inside[tool].set()
         there.wait()
-        for tool in after:
-            finished.wait_for(tool)
+        for other in after:
+            finished.wait_for(other)
         os.kill(os.getpid(), signal.SIGKILL)
+
+    def ask(tool: str) -> Any:
+        # ToolNode gives up the calls that have not begun when one of them asks.
+        for other, event in inside.items():
+            if other != tool and not event.wait(20):
+                raise TimeoutError(other)
+        return interrupt(f"{tool}?")
 
     def fail() -> None:
         raise RuntimeError("the bank hung up")
@@ -70,15 +90,27 @@ def work(
         with open(folder / "pipe", "rb") as pipe:
             pipe.read(1)
 
-    bodies = {tool: functools.partial(die, after) for tool, after in dies.items()}
+    bodies = {tool: functools.partial(die, tool, after) for tool, after in dies.items()}
+    bodies |= {f"before {tool}": functools.partial(ask, tool) for tool in asks}
     effects = Effects(folder, bodies | dict.fromkeys(raises, fail) | dict.fromkeys(holds, hold))
     model = Model(rounds=rounds, fresh_ids=options.pop("fresh_ids", False))
     with JsonlSaver(folder / "sessions") as saver:
         graph = build(
-            options.pop("shape"), saver, effects.tools, model, finished=finished, policy=ToolPolicy(**policy), **options
+            options.pop("shape"),
+            saver,
+            effects.tools,
+            model,
+            finished=finished,
+            policy=ToolPolicy(**policy),
+            **options,
         )
-        given: Any = decide(graph, CONFIG, decisions) if decisions else None if resumes else PAY
-        go(graph, given, **way)
+        given: Any = None if resumes else PAY
+        if decisions:
+            given = decide(graph, CONFIG, decisions)
+        elif answer is not None:
+            given = Command(resume=answer)
+        recorder = [SessionRecorder(saver, policy=ToolPolicy(**policy))] if records else []
+        go(graph, given, {**CONFIG, "callbacks": recorder}, **way)
 
 
 def obey(order: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from langchain.agents.middleware import AgentMiddleware, ToolRetryMiddleware
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import StructuredTool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import Field
@@ -69,8 +71,9 @@ class Effects:
 
     Args:
         root: The folder of the files.
-        bodies: What a tool does when it has had its effect: by its name, a function without arguments. What it returns,
-            if it returns something, is the tool's result.
+        bodies: What a tool does when it has had its effect: by its name, a function without arguments. What it
+            returns, if anything, is the tool's result. "before …" is what it does before that; what it returns is
+            what the effect's line says.
     """
 
     def __init__(self, root: Path, bodies: Mapping[str, Callable[[], Any]] | None = None) -> None:
@@ -79,12 +82,17 @@ class Effects:
 
     def __call__(self, tool: str) -> int:
         """How often a tool had its effect."""
+        return len(self.lines(tool))
+
+    def lines(self, tool: str) -> list[str]:
+        """A line for each of its effects."""
         file = self._root / f"{tool}.effect"
-        return len(file.read_text().splitlines()) if file.exists() else 0
+        return file.read_text().splitlines() if file.exists() else []
 
     def _have(self, tool: str, result: str) -> str:
+        before = self.bodies.get(f"before {tool}", lambda: "once")()
         file = os.open(self._root / f"{tool}.effect", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        os.write(file, b"once\n")
+        os.write(file, f"{before}\n".encode())
         os.close(file)
         said = self.bodies[tool]() if tool in self.bodies else None
         return result if said is None else said
@@ -109,28 +117,41 @@ class Effects:
 
 
 class Finished(AgentMiddleware):
-    """Tells when a tool call has come back from the guard: it stands outside of it."""
+    """Tells when a tool call has come back from the guard: it stands outside of it.
 
-    def __init__(self) -> None:
+    Args:
+        kept: Tools whose calls it keeps from the guard for good.
+    """
+
+    def __init__(self, kept: Sequence[str] = ()) -> None:
         super().__init__()
+        self._kept = kept
         self._events = {tool: threading.Event() for tool in ("charge", "lookup", "mail")}
 
     def wait_for(self, tool: str) -> None:
-        """Wait until a call of this tool is over."""
+        """Wait until a call of this tool is over, or waits for a human."""
         if not self._events[tool].wait(20):
             raise TimeoutError(tool)
 
     def wrap_tool_call(self, request: Any, handler: Any) -> Any:
         """Run the call."""
-        result = handler(request)
-        self._events[request.tool_call["name"]].set()
-        return result
+        tool = request.tool_call["name"]
+        if tool in self._kept:
+            threading.Event().wait()
+        try:
+            return handler(request)
+        finally:
+            self._events[tool].set()
 
     async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
         """The same in an event loop."""
-        result = await handler(request)
-        self._events[request.tool_call["name"]].set()
-        return result
+        tool = request.tool_call["name"]
+        if tool in self._kept:
+            await asyncio.Event().wait()
+        try:
+            return await handler(request)
+        finally:
+            self._events[tool].set()
 
 
 def build(
@@ -148,7 +169,7 @@ def build(
     """The agent in one of its shapes.
 
     Args:
-        shape: One of AGENTS, NODES or "subgraph".
+        shape: One of AGENTS, NODES, "subgraph" or "direct": a node that calls `charge` itself.
         saver: Its checkpointer.
         tools: Its tools.
         model: Its model.
@@ -159,6 +180,8 @@ def build(
         **options: For the guard.
     """
     outer = [finished] if finished else []
+    if shape == "direct":
+        return _direct(saver, tools[0])
     if shape in NODES:
         guard = ToolGuard(saver, **options) if hook else None
         return _by_hand(model, saver, tools, outer, guard, memory=memory, handle_tool_errors=shape == "handling")
@@ -207,6 +230,21 @@ def _by_hand(
     graph.add_edge(START, "agent")
     graph.add_conditional_edges("agent", tools_condition)
     graph.add_edge("tools", "agent")
+    return graph.compile(checkpointer=saver)
+
+
+def _direct(saver: Any, body: Any) -> Any:
+    charge = StructuredTool.from_function(body)
+
+    def pay(_: MessagesState, config: RunnableConfig) -> Any:
+        return {"messages": [AIMessage(charge.invoke({"euros": 40}, config))]}
+
+    async def apay(_: MessagesState, config: RunnableConfig) -> Any:
+        return {"messages": [AIMessage(await charge.ainvoke({"euros": 40}, config))]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("pay", RunnableLambda(pay, apay))
+    graph.add_edge(START, "pay")
     return graph.compile(checkpointer=saver)
 
 

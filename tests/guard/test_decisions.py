@@ -34,16 +34,15 @@ DECISIONS = pytest.mark.parametrize(
 @SHAPES
 @BOTH_WAYS
 def test_what_is_asked(place: Place, shape: str, asynchronous: bool) -> None:
-    """One interrupt, with the call, its attempt, when it was started, and what is known of it; nothing runs meanwhile."""
+    """One interrupt, with the call, its attempt, when it was started, and what is known of it; nothing runs."""
     place.crash(shape)
     graph = place.graph(shape)
     for _ in range(2):  # asked again as long as nobody answers
         (question,) = asked(go(graph, None, asynchronous=asynchronous))
         assert question["type"] == "tool_uncertain"
         (call,) = question["calls"]
-        assert call == {**CHARGE, "tool_call_id": "charge-1"} | {
-            key: call[key] for key in ("attempt", "started_at", "description")
-        } or call["tool_call_id"] == "charge-1"
+        assert set(call) == {"tool_call_id", "name", "args", "attempt", "started_at", "description"}
+        assert call["tool_call_id"] == "charge-1"
         assert (call["name"], call["args"], call["attempt"]) == ("charge", {"euros": 40}, 1)
         started = next(r for r in records(place.log) if r["type"] == "tool" and r["status"] == "started")
         assert call["started_at"] == started["ts"]
@@ -104,7 +103,7 @@ def test_a_decision_from_outside(
 
 
 async def test_aresolve_and_a_decision_that_is_none(place: Place) -> None:
-    """A word that is no decision, a call that is not there, a call that is over: each is refused, and nothing changes."""
+    """A word that is no decision, a call that is not there, or is over: each is refused, and nothing changes."""
     place.crash("create_agent", rounds=[[LOOKUP, CHARGE]], after=["lookup"], policy={"read_only": ["lookup"]})
     saver = place.saver()
     for wrong in ({"type": "edit"}, {"type": "approve", "message": 7}, {}, "approve", None):
@@ -124,7 +123,7 @@ async def test_aresolve_and_a_decision_that_is_none(place: Place) -> None:
 @BOTH_WAYS
 @pytest.mark.parametrize(("on_uncertain", "charges"), [("report", 1), ("replay", 2)])
 def test_nobody_is_asked(place: Place, shape: str, asynchronous: bool, on_uncertain: str, charges: int) -> None:
-    """"report" tells the model that the outcome is unknown, "replay" runs the call; both are recorded as decisions."""
+    """With "report" the model hears that the outcome is unknown, "replay" runs the call; both are decisions."""
     place.crash(shape)
     result = go(place.graph(shape, on_uncertain=on_uncertain), None, asynchronous=asynchronous)
     assert asked(result) == []
@@ -177,7 +176,8 @@ def test_two_uncertain_calls_of_an_agent_are_two_questions(place: Place, asynchr
 
 
 @BOTH_WAYS
-def test_two_uncertain_calls_of_a_tool_node_are_one_question(place: Place, asynchronous: bool) -> None:
+@pytest.mark.parametrize("bare", [False, True])
+def test_two_uncertain_calls_of_a_tool_node_are_one_question(place: Place, asynchronous: bool, bare: bool) -> None:
     """One task asks once; what is not answered is asked again, and nothing runs before all is answered."""
     rounds = [[CHARGE, MAIL]]
     place.crash("tool_node", "charge", "mail", rounds=rounds)
@@ -190,7 +190,8 @@ def test_two_uncertain_calls_of_a_tool_node_are_one_question(place: Place, async
     (question,) = asked(go(graph, decide(graph, CONFIG, {"mail-1": {"type": "approve"}}), asynchronous=asynchronous))
     assert [c["tool_call_id"] for c in question["calls"]] == ["charge-1"]
     assert (place.effects("charge"), place.effects("mail")) == (1, 1)
-    result = go(graph, decide(graph, CONFIG, {"charge-1": {"type": "reject"}}), asynchronous=asynchronous)
+    last = Command(resume={"type": "reject"}) if bare else decide(graph, CONFIG, {"charge-1": {"type": "reject"}})
+    result = go(graph, last, asynchronous=asynchronous)
     assert told(result["messages"]) == {"charge-1": f"{UNKNOWN} It was not run again.", "mail-1": "mailed ann"}
     assert (place.effects("charge"), place.effects("mail")) == (1, 2)
 
@@ -214,9 +215,9 @@ def test_decide_says_what_is_wrong(place: Place) -> None:
 def test_human_in_the_loop_outside_reviews_and_the_guard_still_asks(place: Place, asynchronous: bool) -> None:
     """Its stored approval, given before the crash, does not run the call again: the guard asks about that."""
     review = HumanInTheLoopMiddleware(interrupt_on={"charge": True}, interrupt_mode="per_call")
-    place_way: Any = {"asynchronous": asynchronous}
+    way: Any = {"asynchronous": asynchronous}
     graph = place.graph("create_agent", middleware=[review])
-    paused = go(graph, PAY, **place_way)
+    paused = go(graph, PAY, **way)
     assert (len(asked(paused)), place.effects("charge")) == (1, 0)
     assert asked(paused)[0]["type"] != "tool_uncertain"
 
@@ -225,13 +226,13 @@ def test_human_in_the_loop_outside_reviews_and_the_guard_still_asks(place: Place
 
     place.effects.bodies["charge"] = fail
     with pytest.raises(RuntimeError, match="hung up"):
-        go(graph, Command(resume={"type": "approve"}), **place_way)
+        go(graph, Command(resume={"type": "approve"}), **way)
     assert place.effects("charge") == 1
     for saver in place._savers:
         saver.close()
     graph = place.graph("create_agent", middleware=[review])
-    paused = go(graph, None, **place_way)
+    paused = go(graph, None, **way)
     assert [question["type"] for question in asked(paused)] == ["tool_uncertain"]
     assert place.effects("charge") == 1
-    result = go(graph, Command(resume={"type": "approve"}), **place_way)
+    result = go(graph, Command(resume={"type": "approve"}), **way)
     assert (told(result["messages"]), place.effects("charge")) == ({"charge-1": "charged 40 EUR"}, 2)

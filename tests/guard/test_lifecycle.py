@@ -154,7 +154,7 @@ def test_a_retry_middleware_outside_makes_attempts(place: Place) -> None:
 
 @pytest.mark.parametrize("shape", ["create_agent", "tool_node", "subgraph"])
 async def test_a_call_that_is_cancelled(place: Place, shape: str) -> None:
-    """asyncio cancels it in its body: its end is cancelled; it may have had its effect, so another saver asks."""
+    """Cancelled by asyncio in its body, its end is cancelled; it may have had its effect, so another saver asks."""
     entered = asyncio.Event()
 
     async def charge(euros: int) -> str:

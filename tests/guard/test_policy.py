@@ -81,7 +81,7 @@ def test_the_users_word_stands_over_the_tools_hint(options: Any, effect: str) ->
 )
 @pytest.mark.parametrize("default", ["side_effects", "idempotent", "read_only"])
 def test_a_tools_hint_stands_over_the_default(metadata: Any, effect: str, default: Any) -> None:
-    """MCP's hints, in camel case or snake case, at the top or under `annotations`; None means that nothing is said."""
+    """MCP's hints, in camel case or snake case, at the top or under `annotations`; None says nothing."""
     found = ToolPolicy(default=default).effect("charge", {}, hinted(metadata))
     assert found == (default if effect == "default" else effect)
 
@@ -102,7 +102,7 @@ def test_a_predicate_sees_the_arguments() -> None:
 
 @pytest.mark.parametrize("option", ["read_only", "idempotent", "side_effects", "checks"])
 def test_a_single_string_is_refused(option: str) -> None:
-    """`read_only="search"` would be the tools `s`, `e`, `a`, …"""
+    """`read_only="search"` would be the tools `s`, `e` and so on."""
     with pytest.raises(TypeError, match=option):
         ToolPolicy(**{option: "search"})
 

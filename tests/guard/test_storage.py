@@ -56,10 +56,12 @@ class BeforeCalls(Finished):
         self._act = act
 
     def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+        """Before the call."""
         self._act()
         return super().wrap_tool_call(request, handler)
 
     async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+        """The same in an event loop."""
         self._act()
         return await super().awrap_tool_call(request, handler)
 
@@ -169,7 +171,7 @@ def test_a_question_that_cannot_be_written_is_not_asked(
 def test_an_approval_that_cannot_be_written_is_not_used(
     place: Place, disk: Disk, shape: str, asynchronous: bool
 ) -> None:
-    """The decision and the start are one commit: without it the call is not run, and it is asked about again or runs."""
+    """The decision and the start are one commit: without it nothing is run, and later once."""
     place.crash(shape)
     saver = place.saver()
     go(place.graph(shape, saver=saver), None, asynchronous=asynchronous)
@@ -191,7 +193,7 @@ def test_a_decision_from_outside_that_cannot_be_written_raises(place: Place, dis
     place.crash("create_agent")
     saver = place.saver()
     disk.fill()
-    with pytest.raises(ToolLogError):
+    with pytest.raises(OSError, match="too large"):
         saver.resolve("t", "charge-1", {"type": "approve"})
     disk.clear()
     assert [call.status for call in saver.uncertain("t")] == ["uncertain"]
@@ -215,8 +217,11 @@ def test_a_writer_that_cannot_show_that_it_lives_starts_nothing(place: Place, as
 
 @SHAPES
 @BOTH_WAYS
-def test_a_result_that_cannot_be_stored_makes_the_call_uncertain(place: Place, shape: str, asynchronous: bool) -> None:
+def test_a_result_that_cannot_be_stored_makes_the_call_uncertain(
+    place: Place, shape: str, asynchronous: bool
+) -> None:
     """It has had its effect, and a resume could not give its result: the run stops at once."""
+
     @tool(response_format="content_and_artifact")
     def charge(euros: int) -> tuple[str, Any]:
         """Charge the card."""
@@ -239,7 +244,7 @@ def test_a_result_that_cannot_be_stored_makes_the_call_uncertain(place: Place, s
 def test_a_thread_that_others_delete_during_its_run_starts_nothing(place: Place, asynchronous: bool) -> None:
     """A call of a thread that is gone is not run, and does not bring the thread back."""
     other = place.saver()
-    graph = place.graph("handling", finished=BeforeCalls(lambda: other.delete_thread("t")))
+    graph = place.graph("handling", finished=BeforeCalls(lambda: other.delete_thread("t")), timeout=5.0)
     with pytest.raises(ToolLogError, match="deleted"):
         go(graph, PAY, asynchronous=asynchronous, durability="sync")
     assert (place.effects("charge"), place.log.exists()) == (0, False)

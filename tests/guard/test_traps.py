@@ -58,12 +58,14 @@ def test_2_each_call_gets_the_answer_that_was_given_for_it(place: Place, shape: 
 
 @BOTH_WAYS
 @pytest.mark.parametrize("shape", ["tool_node", "create_agent", "subgraph"])
-def test_3_an_answer_is_used_once(place: Place, shape: str, asynchronous: bool) -> None:
+@pytest.mark.parametrize("given", ["answer", "decisions"])
+def test_3_an_answer_is_used_once(place: Place, shape: str, asynchronous: bool, given: str) -> None:
     """Stale answer: killed in the approved attempt, the next run finds the approval again, and asks all the same."""
     way = {"asynchronous": asynchronous}
     place.crash(shape, way=way)
     assert place.process(shape, resumes=True, way=way)["code"] == 0
-    place.crash(shape, decisions={"charge-1": APPROVE}, way=way)
+    # The bare answer, or one that says which attempt it is about.
+    place.crash(shape, way=way, **({"answer": APPROVE} if given == "answer" else {given: {"charge-1": APPROVE}}))
     assert place.effects("charge") == 2
     graph = place.graph(shape)
     (question,) = asked(go(graph, None, asynchronous=asynchronous))
@@ -114,10 +116,12 @@ class FullDisk(Finished):
         self._place, self._room = place, room
 
     def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+        """Fill it, and run the call."""
         self._room.enter_context(files_of_at_most(self._place.log.stat().st_size))
         return super().wrap_tool_call(request, handler)
 
     async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+        """The same in an event loop."""
         self._room.enter_context(files_of_at_most(self._place.log.stat().st_size))
         return await super().awrap_tool_call(request, handler)
 

@@ -1,0 +1,135 @@
+"""An answer is taken once, by the question that it answers: an older one, and the tool's own, are no approval."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langgraph.types import Command, interrupt
+
+from guard.scene import CHARGE, CONFIG, MAIL, asked, go, told
+from langgraph_jsonl_checkpoint import decide
+
+if TYPE_CHECKING:
+    from guard.conftest import Place
+
+SHAPES = pytest.mark.parametrize("shape", ["create_agent", "tool_node", "subgraph"])
+BOTH_WAYS = pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
+APPROVE = {"type": "approve"}
+
+
+def attempts(result: Any) -> list[int]:
+    """The attempts that are asked about."""
+    return [call["attempt"] for question in asked(result) for call in question["calls"]]
+
+
+@SHAPES
+@BOTH_WAYS
+@pytest.mark.parametrize("attempt", [0, 1, 3])
+def test_an_answer_about_another_attempt_is_asked_again(
+    place: Place, shape: str, asynchronous: bool, attempt: int
+) -> None:
+    """Whoever looked at the first attempt has not seen the second."""
+    place.crash(shape)
+    place.process(shape, resumes=True)
+    place.crash(shape, decisions={"charge-1": APPROVE})
+    graph = place.graph(shape)
+    assert attempts(go(graph, None, asynchronous=asynchronous)) == [2]
+    old = Command(resume={"decisions": {"charge-1": {**APPROVE, "attempt": attempt}}})
+    assert attempts(go(graph, old, asynchronous=asynchronous)) == [2]
+    assert place.effects("charge") == 2
+    go(graph, Command(resume={"decisions": {"charge-1": {**APPROVE, "attempt": 2}}}), asynchronous=asynchronous)
+    assert place.effects("charge") == 3
+
+
+@SHAPES
+@BOTH_WAYS
+def test_a_command_that_is_sent_twice_counts_once(place: Place, shape: str, asynchronous: bool) -> None:
+    """A client that repeats its answer after a crash has not approved another attempt."""
+    place.crash(shape)
+    graph = place.graph(shape)
+    go(graph, None, asynchronous=asynchronous)
+    answer = decide(graph, CONFIG, {"charge-1": APPROVE})
+    place.close()
+    place.crash(shape, decisions={"charge-1": APPROVE})
+    graph = place.graph(shape)
+    assert attempts(go(graph, answer, asynchronous=asynchronous)) == [2]
+    assert place.effects("charge") == 2
+
+
+@SHAPES
+@BOTH_WAYS
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "approve",
+        7,
+        ["approve"],
+        {},
+        {"type": "yes"},
+        {"type": "approve", "message": 7},
+        {"decisions": "approve"},
+        {"decisions": {"mail-1": {"type": "approve"}}},
+    ],
+)
+def test_what_cannot_be_understood_is_asked_again(place: Place, shape: str, asynchronous: bool, answer: Any) -> None:
+    """Nothing but a decision runs the call, or ends it."""
+    place.crash(shape)
+    graph = place.graph(shape)
+    go(graph, None, asynchronous=asynchronous)
+    assert attempts(go(graph, Command(resume=answer), asynchronous=asynchronous)) == [1]
+    assert place.effects("charge") == 1
+    result = go(graph, Command(resume=APPROVE), asynchronous=asynchronous)
+    assert (told(result["messages"]), place.effects("charge")) == ({"charge-1": "charged 40 EUR"}, 2)
+
+
+@SHAPES
+@BOTH_WAYS
+@pytest.mark.parametrize("said", ["yes", {"type": "approve"}, {"type": "reject"}])
+def test_what_the_tool_was_told_is_no_answer_to_the_guard(
+    place: Place, shape: str, asynchronous: bool, said: Any
+) -> None:
+    """The body had asked and was answered before the crash: that answer comes again, and decides nothing.
+
+    And what decides is not what the body gets: it asks its own question again.
+    """
+    assert place.process(shape, asks=["charge"])["code"] == 0
+    place.crash(shape, asks=["charge"], answer=said)
+    assert place.effects("charge") == 1
+    graph = place.graph(shape, bodies={"before charge": lambda: interrupt("charge?")})
+    assert attempts(go(graph, None, asynchronous=asynchronous)) == [2]
+    paused = go(graph, Command(resume=APPROVE), asynchronous=asynchronous)
+    assert (asked(paused), place.effects("charge")) == (["charge?"], 1)
+    result = go(graph, Command(resume="the second time"), asynchronous=asynchronous)
+    assert told(result["messages"]) == {"charge-1": "charged 40 EUR"}
+    assert place.effects.lines("charge") == [str(said), "the second time"]
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("order", [[CHARGE, MAIL], [MAIL, CHARGE]], ids=["asked first", "asked last"])
+def test_in_one_task_the_guards_answer_goes_to_no_tool(place: Place, asynchronous: bool, order: Any) -> None:
+    """One call of a ToolNode is uncertain, another waits in its body: each question gets its own answer."""
+    place.crash("tool_node", rounds=[order], asks=["mail"], after=["mail"])
+    graph = place.graph("tool_node", rounds=[order], bodies={"before mail": lambda: interrupt("mail?")})
+    assert attempts(go(graph, None, asynchronous=asynchronous)) == [1]
+    paused = go(graph, Command(resume=APPROVE), asynchronous=asynchronous)
+    assert (asked(paused), place.effects("mail")) == (["mail?"], 0)
+    result = go(graph, Command(resume="send it"), asynchronous=asynchronous)
+    assert told(result["messages"]) == {"charge-1": "charged 40 EUR", "mail-1": "mailed ann"}
+    assert (place.effects("charge"), place.effects.lines("mail")) == (2, ["send it"])
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("order", [[CHARGE, MAIL], [MAIL, CHARGE]], ids=["asked first", "asked last"])
+def test_in_one_task_the_tools_answer_goes_not_to_the_guard(place: Place, asynchronous: bool, order: Any) -> None:
+    """One call was answered in its body, had its effect, and died with another that is uncertain, too."""
+    assert place.process("tool_node", rounds=[order], asks=["mail"])["code"] == 0
+    # `charge` is over; the run goes on with the answer for `mail`, which dies.
+    place.crash("tool_node", "mail", rounds=[order], asks=["mail"], answer={"type": "approve"})
+    assert (place.effects("charge"), place.effects("mail")) == (1, 1)
+    graph = place.graph("tool_node", rounds=[order], bodies={"before mail": lambda: interrupt("mail?")})
+    paused = go(graph, None, asynchronous=asynchronous)
+    assert [call["tool_call_id"] for question in asked(paused) for call in question["calls"]] == ["mail-1"]
+    result = go(graph, Command(resume={"type": "respond", "message": "it was sent"}), asynchronous=asynchronous)
+    assert told(result["messages"]) == {"charge-1": "charged 40 EUR", "mail-1": "it was sent"}
+    assert (place.effects("charge"), place.effects("mail")) == (1, 1)
