@@ -55,6 +55,7 @@ class Place:
     def __init__(self, program: Program, root: Path) -> None:
         self._program = program
         self._savers: list[JsonlSaver] = []
+        self._waiting: set[int] = set()
         self.root = root
         self.effects = Effects(root)
         self.model = Model(rounds=[])
@@ -78,7 +79,7 @@ class Place:
         **options: Any,
     ) -> dict[str, Any]:
         """Run the agent in a process of its own, and wait until it is over or waits in a tool."""
-        return self._program.order(
+        said = self._program.order(
             root=str(self.root),
             rounds=rounds,
             dies=dies or {},
@@ -94,6 +95,9 @@ class Place:
             way=way or {},
             options={"shape": shape, **options},
         )
+        if said["code"] is None:
+            self._waiting.add(said["pid"])
+        return said
 
     def crash(self, shape: str, *tools: str, after: Any = (), **options: Any) -> None:
         """A process is killed in `charge`, or these tools, behind their effects, and when other calls are over."""
@@ -102,11 +106,13 @@ class Place:
 
     def kill(self, pid: int) -> None:
         """Kill a process that waits in a tool."""
+        self._waiting.discard(pid)
         os.kill(pid, signal.SIGKILL)
         assert self._program.order(pid=pid) == {"code": -signal.SIGKILL}
 
     def release(self, pid: int) -> None:
         """Let a process that waits in a tool go on to its end."""
+        self._waiting.discard(pid)
         with open(self.root / "pipe", "wb") as pipe:
             pipe.write(b"!")
         assert self._program.order(pid=pid) == {"code": 0}
@@ -137,7 +143,9 @@ class Place:
         return build(shape, saver or self.saver(), tools, self.model, **options)
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close what is open, and end what still waits."""
+        for pid in list(self._waiting):
+            self.kill(pid)
         for saver in self._savers:
             saver.close()
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import threading
 import uuid
 from typing import TYPE_CHECKING, Any
 
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware, ToolRetryMiddleware
+from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware, ToolRetryMiddleware
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
@@ -34,8 +35,19 @@ CHARGE = {"name": "charge", "args": {"euros": 40}, "id": "charge-1"}
 LOOKUP = {"name": "lookup", "args": {"order": 7}, "id": "lookup-1"}
 MAIL = {"name": "mail", "args": {"to": "ann"}, "id": "mail-1"}
 
-AGENTS = ["create_agent", "retry"]
+# Before langchain 1.5 a retry took each exception for the tool's, and no review asked for each call.
+RETRY_LETS_RUNS_STOP = "GraphBubbleUp" in inspect.getsource(ToolRetryMiddleware)
+REVIEW_MODES = ["per_call", "batched"] if "interrupt_mode" in inspect.getsource(HumanInTheLoopMiddleware) else [None]
+
+AGENTS = ["create_agent", "retry"] if RETRY_LETS_RUNS_STOP else ["create_agent"]
 NODES = ["tool_node", "handling"]
+
+
+def review(mode: str | None) -> HumanInTheLoopMiddleware:
+    """A middleware that lets a human review each call of `charge`."""
+    return HumanInTheLoopMiddleware(
+        interrupt_on={"charge": True}, **({} if mode is None else {"interrupt_mode": mode})
+    )
 
 
 class Model(BaseChatModel):

@@ -133,3 +133,19 @@ def test_in_one_task_the_tools_answer_goes_not_to_the_guard(place: Place, asynch
     result = go(graph, Command(resume={"type": "respond", "message": "it was sent"}), asynchronous=asynchronous)
     assert told(result["messages"]) == {"charge-1": "charged 40 EUR", "mail-1": "it was sent"}
     assert (place.effects("charge"), place.effects("mail")) == (1, 1)
+
+
+@SHAPES
+@BOTH_WAYS
+def test_an_approval_that_langgraph_gives_again_goes_to_no_tool(place: Place, shape: str, asynchronous: bool) -> None:
+    """LangGraph keeps an answer without an interrupt's id, and gives it again behind those of a run with ids."""
+    place.crash(shape)
+    graph = place.graph(shape, bodies={"before charge": lambda: f"{interrupt('sure?')}, {interrupt('really?')}"})
+    go(graph, None, asynchronous=asynchronous)
+    paused = go(graph, Command(resume=APPROVE), asynchronous=asynchronous)
+    assert asked(paused) == ["sure?"]
+    (question,) = paused["__interrupt__"]
+    paused = go(graph, Command(resume={question.id: "yes"}), asynchronous=asynchronous)
+    assert (asked(paused), place.effects("charge")) == (["really?"], 1)
+    go(graph, Command(resume="really"), asynchronous=asynchronous)
+    assert place.effects.lines("charge") == ["once", "yes, really"]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langgraph.types import interrupt
 
-from guard.scene import CHARGE, CONFIG, LOOKUP, MAIL, PAY, asked, go, told
+from guard.scene import CHARGE, CONFIG, LOOKUP, MAIL, PAY, REVIEW_MODES, asked, go, review, told
 
 if TYPE_CHECKING:
     from guard.conftest import Place
@@ -116,11 +115,10 @@ def test_a_call_that_waits_in_its_body_stays_open(place: Place, shape: str, asyn
 
 
 @BOTH_WAYS
-@pytest.mark.parametrize("mode", ["per_call", "batched"])
+@pytest.mark.parametrize("mode", REVIEW_MODES)
 def test_a_call_that_is_reviewed_stays_open(place: Place, asynchronous: bool, mode: Any) -> None:
     """HumanInTheLoopMiddleware asks before the guard sees the call."""
-    review = HumanInTheLoopMiddleware(interrupt_on={"charge": True}, interrupt_mode=mode)
-    graph = place.graph("create_agent", middleware=[review])
+    graph = place.graph("create_agent", middleware=[review(mode)])
     assert len(asked(go(graph, PAY, asynchronous=asynchronous))) == 1
     place.model.requests.clear()
     go(graph, AGAIN, asynchronous=asynchronous)
