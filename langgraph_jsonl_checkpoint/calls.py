@@ -14,7 +14,7 @@ from langgraph.checkpoint.base import get_checkpoint_metadata
 from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.errors import ValueEncodingError
 from langgraph_jsonl_checkpoint.log import records
-from langgraph_jsonl_checkpoint.session import Shadow
+from langgraph_jsonl_checkpoint.opened import Shadow
 from langgraph_jsonl_checkpoint.values.freeze import LARGE_FIELD, Freezer
 from langgraph_jsonl_checkpoint.values.types import tag_text
 

@@ -7,22 +7,17 @@ tool, record the end. Under the lock the log is read up to its end, so no two pr
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import ToolMessage
-
-from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.errors import (
     DeletedSessionError,
     SessionError,
     ToolCallError,
-    ToolCallRunningError,
     ToolLogError,
-    UncertainToolCallError,
 )
-from langgraph_jsonl_checkpoint.folds.tool_calls import RUNS_AGAIN, Call, Decision
+from langgraph_jsonl_checkpoint.folds.tool_calls import Decision
 from langgraph_jsonl_checkpoint.log import records
+from langgraph_jsonl_checkpoint.rules import Rules
 from langgraph_jsonl_checkpoint.values.freeze import Freezer
 from langgraph_jsonl_checkpoint.values.thaw import Thawer
 from langgraph_jsonl_checkpoint.values.types import tag_text
@@ -30,75 +25,14 @@ from langgraph_jsonl_checkpoint.values.types import tag_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from langgraph_jsonl_checkpoint.folds.tool_calls import Effect, Key
+    from langgraph_jsonl_checkpoint.folds.tool_calls import Call, Key
+    from langgraph_jsonl_checkpoint.rules import Judgement, OnUncertain, Question, Visit
     from langgraph_jsonl_checkpoint.session import Session
     from langgraph_jsonl_checkpoint.sessions import Sessions
     from langgraph_jsonl_checkpoint.values.book import Page
     from langgraph_jsonl_checkpoint.values.seal import Serde
 
-OnUncertain = Literal["interrupt", "report", "replay"]
-
-KINDS = ("approve", "respond", "reject")
-"""What a human may decide."""
-
 _ERROR = 2000  # characters of an error's text
-
-
-@dataclass(frozen=True)
-class Visit:
-    """A call that is about to run.
-
-    Attributes:
-        key: Task and tool_call_id.
-        name: The tool.
-        args: Its arguments, as they will run.
-        effect: What running it does.
-        check: Whether its result says if the work is right.
-        ns: Namespace of the checkpoint that leads to its task.
-        checkpoint: Id of that checkpoint.
-    """
-
-    key: Key
-    name: str
-    args: Any
-    effect: Effect
-    check: bool
-    ns: str
-    checkpoint: str | None
-
-
-class Question(NamedTuple):
-    """What a human is asked about one call.
-
-    Attributes:
-        visit: The call.
-        args: The arguments that it was started with.
-        attempt: The attempt that is uncertain; 0 if it is another call's, with the same tool and arguments.
-        started_at: When that was started.
-        description: What is known of it.
-        asked_from: How many of the task's answers were used when this was asked last; None if it was not.
-        orphan: The other call, if it is about one.
-    """
-
-    visit: Visit
-    args: Any
-    attempt: int
-    started_at: str | None
-    description: str
-    asked_from: int | None
-    orphan: Call | None = None
-
-
-class Run(NamedTuple):
-    """The tool is to run."""
-
-    attempt: int
-
-
-class Give(NamedTuple):
-    """The tool is not to run: this is its result."""
-
-    result: Any
 
 
 class Ledger:
@@ -167,7 +101,8 @@ class Ledger:
     def questions(self, visits: Sequence[Visit]) -> tuple[list[Question], int]:
         """What is to be asked about the calls of one task, and how many of the task's answers were used before."""
         with self.followed() as session:
-            found = [q for visit in visits if (q := self._question(session, visit)) is not None]
+            rules = self._rules(session)
+            found = [q for visit in visits if (q := rules.question(visit)) is not None]
             return found, session.tools.spent(visits[0].key[0])
 
     def ask(self, questions: Sequence[Question], spent: int) -> None:
@@ -186,8 +121,8 @@ class Ledger:
 
     def enter(
         self, visit: Visit, decisions: Mapping[str, tuple[str, str]], on_uncertain: OnUncertain | None, spent: int
-    ) -> Run | Give:
-        """Whether a call is to run; if it is, `started` is in the log, and on the disk if it has side effects.
+    ) -> Judgement:
+        """What is to be done with a call; if it runs, `started` is in the log (and on the disk, by its effect).
 
         Args:
             visit: The call.
@@ -202,18 +137,31 @@ class Ledger:
             UncertainToolCallError: It is uncertain, and nobody was or can be asked.
         """
         args = self._freeze(visit.args)
-        outcome: Run | Give | None = None
+        judged: Judgement | None = None
 
         def make(page: Page, session: Session) -> list[records.Record]:
-            nonlocal outcome
-            outcome, made = self._judge(session, visit, decisions.get(visit.key[1]), on_uncertain, spent, page, args)
+            nonlocal judged
+            judged = self._rules(session).judge(visit, decisions.get(visit.key[1]), on_uncertain)
+            made: list[records.Record] = []
+            if judged.is_new:
+                made.append(_requested(visit, page.text(args), judged.orphan))
+            if (verdict := judged.verdict) is not None:
+                decision = Decision(verdict.kind, judged.attempt, page.text(verdict.message), verdict.by)
+                made.append(_resolved(visit.key, decision))
+            if judged.runs:
+                writer = session.identity.writer
+                made.append(_step(visit.key, "started", attempt=judged.attempt + 1, by=writer, spent=spent))
+            elif not judged.is_recorded:
+                made.append(_step(visit.key, "completed", result=page.text(self._freeze(judged.result))))
             return made
 
-        self._append(make, sync=visit.effect == "side_effects", checkpoint=visit.checkpoint)
-        assert outcome is not None  # noqa: S101 - make has run
-        if isinstance(outcome, Run):
-            self._sessions.running.add((self.thread_id, *visit.key))
-        return outcome
+        def start() -> None:
+            if judged is not None and judged.runs:
+                self._sessions.running.add((self.thread_id, *visit.key))
+
+        self._append(make, sync=visit.effect == "side_effects", checkpoint=visit.checkpoint, then=start)
+        assert judged is not None  # noqa: S101 - make has run
+        return judged
 
     def leave(self, visit: Visit, status: str, error: BaseException | None = None, *, result: Any = None) -> None:
         """Record how a call ended.
@@ -263,149 +211,15 @@ class Ledger:
 
         self._write(make, sync=True)
 
-    # --- the rules
-
-    def _judge(
-        self,
-        session: Session,
-        visit: Visit,
-        said: tuple[str, str] | None,
-        on_uncertain: OnUncertain | None,
-        spent: int,
-        page: Page,
-        args: Any,
-    ) -> tuple[Run | Give, list[records.Record]]:
-        """What is to be done with a call, and what the log has to say first."""
-        if self.is_running(visit.key):
-            raise ToolCallRunningError(f"{_named(visit)} runs in this process at this moment")
-        thaw = Thawer(session.book, self._serde)
-        call = session.tools.get(visit.key) or Call(visit.key)
-        if call.has_result and (on_uncertain is not None or visit.effect == "side_effects"):
-            return Give(thaw.value(call.result)), []
-        status = "uncertain" if self._is_unrecorded(session, visit) else call.status(self.is_alive)
-        if status == "running":
-            raise ToolCallRunningError(
-                f"{_named(visit)} is run by the live writer {call.writer!r} since {call.started_at}"
-            )
-        made: list[records.Record] = []
-        verdict = call.verdict
-        orphan = self._orphan(session, visit, thaw) if not call.attempt and verdict is None else None
-        if not call.name or thaw.value(call.args) != visit.args or orphan is not None:
-            made.append(_requested(visit, page.text(args), orphan))
-        if verdict is None and (status == "uncertain" or orphan is not None):
-            verdict = self._verdict(session, call, orphan, said, on_uncertain, visit, page)
-            made.append(_resolved(visit.key, verdict))
-        if verdict is not None and verdict.kind not in RUNS_AGAIN:
-            result = _told(verdict.kind, thaw.value(verdict.message), visit, orphan or call, thaw)
-            made.append(_step(visit.key, "completed", result=page.text(self._freeze(result))))
-            return Give(result), made
-        attempt = call.attempt + 1
-        started = _step(visit.key, "started", attempt=attempt, by=session.identity.writer, spent=spent)
-        return Run(attempt), [*made, started]
-
-    def _verdict(
-        self,
-        session: Session,
-        call: Call,
-        orphan: Call | None,
-        said: tuple[str, str] | None,
-        on_uncertain: OnUncertain | None,
-        visit: Visit,
-        page: Page,
-    ) -> Decision:
-        """What is decided about an uncertain call: by a human now, from outside before, or by the policy."""
-        if said is not None:
-            return Decision(said[0], call.attempt, page.text(said[1]), "answer")
-        if orphan is not None and orphan.verdict is not None:
-            return orphan.verdict._replace(attempt=call.attempt)
-        outside = session.tools.get(("", visit.key[1]))
-        if not call.name and outside is not None and outside.verdict is not None:
-            return outside.verdict
-        if on_uncertain in ("report", "replay"):
-            return Decision(on_uncertain, call.attempt, page.text(""), "policy")
-        about = orphan or call
-        raise UncertainToolCallError(
-            f"{_named(visit)} may have had its effect already: it was started at "
-            f"{about.started_at or 'a time unknown'} and {_how(about)}. Decide with "
-            f"saver.resolve({self.thread_id!r}, {about.key[1]!r}, …), then run the thread again with None as its "
-            "input."
-        )
-
-    def _orphan(self, session: Session, visit: Visit, thaw: Thawer) -> Call | None:
-        """An uncertain call of another checkpoint with this tool and these arguments: its AIMessage was lost.
-
-        One that was decided upon from outside, and has not been told the decision, counts too; and one that ended,
-        but whose result died with its process.
-        """
-        tools = session.tools
-        if visit.effect != "side_effects":
-            return None
-        for call in (*tools.unsettled(), *tools.decided(), *tools.undelivered()):
-            if call.heir is not None and call.heir != visit.key or call.replay_safe or call.name != visit.name:
-                continue
-            same_place = (call.ns, call.checkpoint) == (visit.ns, visit.checkpoint)
-            if call.key == visit.key or same_place or not _equal(thaw.value(call.args), visit.args):
-                continue
-            lost = call.has_result and not self.is_alive(call)
-            if lost or call.verdict is not None or call.status(self.is_alive) == "uncertain":
-                return call
-        return None
-
-    def _question(self, session: Session, visit: Visit) -> Question | None:
-        call = session.tools.get(visit.key) or Call(visit.key)
-        if call.has_result or call.verdict is not None or self.is_running(visit.key):
-            return None
-        thaw = Thawer(session.book, self._serde)
-        asked = call.asked[1] if call.asked is not None and call.asked[0] == call.attempt else None
-        if self._is_unrecorded(session, visit):
-            outside = session.tools.get(("", visit.key[1]))
-            if outside is not None and outside.verdict is not None:
-                return None
-            text = f"{visit.name} may have been started by a run whose tool calls nobody recorded."
-            return Question(visit, visit.args, 0, None, text, asked)
-        if call.status(self.is_alive) == "uncertain":
-            said = thaw.value(call.error) if call.error is not records.NO_TEXT else ""
-            text = (
-                f"{call.name} was started and {_how(call)}{f' ({said})' if said else ''}: it may have had its effect."
-            )
-            return Question(visit, thaw.value(call.args), call.attempt, call.started_at, text, asked)
-        if call.attempt or (orphan := self._orphan(session, visit, thaw)) is None or orphan.verdict is not None:
-            return None
-        text = (
-            f"{orphan.name} was started before with the same arguments and {_how(orphan)}: it may have had its "
-            "effect, and now it is asked for again."
-        )
-        return Question(visit, visit.args, 0, orphan.started_at, text, asked, orphan)
-
-    def _is_unrecorded(self, session: Session, visit: Visit) -> bool:
-        """Whether a call has no record because nobody recorded it, and not because it never started.
-
-        So it is if its checkpoint was written without a hook by a writer that is dead, neither closed the session in
-        good order nor left the task waiting for a human.
-        """
-        known = session.tools.get(visit.key)
-        fold, runs = session.checkpoints, session.runs
-        if (
-            visit.effect != "side_effects"
-            or visit.checkpoint is None
-            or known is not None
-            and known.verdict is not None
-        ):
-            return False
-        if known is not None and known.attempt or fold.get(visit.ns, visit.checkpoint) is None:
-            return False
-        writer = runs.writer_of(fold.seq(visit.ns, visit.checkpoint))
-        if runs.hooks.get(writer, True) or writer in runs.ended or session.writer.is_alive(writer):
-            return False
-        writes = fold.writes(visit.ns, visit.checkpoint)
-        return not any(w.task == visit.key[0] and w.channel == upstream.INTERRUPT for w in writes)
-
     def is_alive(self, call: Call) -> bool:
         """Whether whoever started a call's last attempt lives, and, if it is this saver, still runs it."""
         writer = self._sessions.writer
         if call.writer == writer.id and not call.end:
             return self.is_running(call.key)
         return writer.is_alive(call.writer)
+
+    def _rules(self, session: Session) -> Rules:
+        return Rules(session, Thawer(session.book, self._serde), self.is_alive, self.is_running)
 
     # --- the log
 
@@ -420,13 +234,23 @@ class Ledger:
             ) from error
 
     def _append(
-        self, make: Callable[[Page, Session], list[records.Record]], *, sync: bool, checkpoint: str | None = None
+        self,
+        make: Callable[[Page, Session], list[records.Record]],
+        *,
+        sync: bool,
+        checkpoint: str | None,
+        then: Callable[[], None] = lambda: None,
     ) -> None:
         with self._told():
-            self._write(make, sync=sync, checkpoint=checkpoint)
+            self._write(make, sync=sync, checkpoint=checkpoint, then=then)
 
     def _write(
-        self, make: Callable[[Page, Session], list[records.Record]], *, sync: bool, checkpoint: str | None = None
+        self,
+        make: Callable[[Page, Session], list[records.Record]],
+        *,
+        sync: bool,
+        checkpoint: str | None = None,
+        then: Callable[[], None] = lambda: None,
     ) -> None:
         with self._sessions.use(self.thread_id) as session:
             late = checkpoint is not None and self._sessions.is_late(self.thread_id, checkpoint)
@@ -434,6 +258,7 @@ class Ledger:
             wanted = sync if self._syncs else None
             if late or not session.append(lambda page: make(page, session), seal, sync=wanted):
                 raise DeletedSessionError(f"thread {self.thread_id!r} was deleted during its run")
+            then()
 
 
 def _step(key: Key, status: str, **more: Any) -> records.Tool:
@@ -458,57 +283,3 @@ def _resolved(key: Key, verdict: Decision) -> records.Tool:
     return _step(
         key, "resolved", attempt=verdict.attempt, decision=verdict.kind, message=verdict.message, by=verdict.by
     )
-
-
-def _told(kind: str, said: str, visit: Visit, about: Call, thaw: Thawer) -> ToolMessage:
-    """The result of a call that is not run: what the model is told."""
-    name, tool_call_id = visit.name, visit.key[1]
-    if kind == "respond":
-        return ToolMessage(said, name=name, tool_call_id=tool_call_id)
-    if about.has_result and isinstance(result := thaw.value(about.result), ToolMessage):
-        return result.model_copy(update={"tool_call_id": tool_call_id})
-    text = outcome_unknown(about, thaw)
-    if kind == "reject":
-        text += " It was not run again." + (f" A human says: {said}" if said else "")
-    else:
-        text += " It was not run again. Check what happened before you call it again."
-    return ToolMessage(text, name=name, tool_call_id=tool_call_id, status="error")
-
-
-def outcome_unknown(call: Call, thaw: Thawer) -> str:
-    """What a model is told of an uncertain call."""
-    said = f" ({thaw.value(call.error)})" if call.error is not records.NO_TEXT else ""
-    return f"Outcome unknown: {call.name} was started and {_how(call)}{said}. It may or may not have had its effect."
-
-
-def _how(call: Call) -> str:
-    if call.has_result:
-        return "ended, but its result was lost with its process"
-    if call.end == "failed":
-        return "raised an error"
-    return "was stopped while it ran" if call.end == "cancelled" else "its end was not recorded"
-
-
-def _named(visit: Visit) -> str:
-    return f"tool call {visit.key[1]!r} ({visit.name}) of task {visit.key[0]!r}"
-
-
-def _equal(one: Any, other: Any) -> bool:
-    try:
-        return bool(one == other)
-    except Exception:  # noqa: BLE001 - arrays, and whatever compares as it likes
-        return repr(one) == repr(other)
-
-
-def checked(decision: Any) -> tuple[str, str]:
-    """A decision as (kind, message).
-
-    Raises:
-        ValueError: It is none.
-    """
-    if not isinstance(decision, dict) or decision.get("type") not in KINDS:
-        raise ValueError(f'a decision is {{"type": {" | ".join(KINDS)}, "message": str}}, not {decision!r}')
-    message = decision.get("message") or ""
-    if not isinstance(message, str):
-        raise ValueError(f"a decision's message is a string, not {message!r}")  # noqa: TRY004
-    return decision["type"], message

@@ -15,7 +15,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 
 from langgraph_jsonl_checkpoint.errors import CorruptSessionError
 from langgraph_jsonl_checkpoint.log import journal, records
-from langgraph_jsonl_checkpoint.session import Shadow, no_collections
+from langgraph_jsonl_checkpoint.opened import Shadow, no_collections
 from langgraph_jsonl_checkpoint.values.adopt import Adopter
 from langgraph_jsonl_checkpoint.values.thaw import BadTextError, Thawer
 from langgraph_jsonl_checkpoint.values.types import untag_text

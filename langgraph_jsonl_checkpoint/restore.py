@@ -21,8 +21,8 @@ from langgraph_jsonl_checkpoint.errors import NoSessionError
 from langgraph_jsonl_checkpoint.folds.resume import LastCheckpoint, ResumeState, ToolCall, told, unrecorded
 from langgraph_jsonl_checkpoint.folds.story import MESSAGES, Story
 from langgraph_jsonl_checkpoint.folds.tool_calls import RUNS_AGAIN
-from langgraph_jsonl_checkpoint.ledger import outcome_unknown
 from langgraph_jsonl_checkpoint.log import journal, records
+from langgraph_jsonl_checkpoint.rules import outcome_unknown
 from langgraph_jsonl_checkpoint.values.messages import MEMORY_ID, MemoryMessage
 from langgraph_jsonl_checkpoint.values.types import untag_text
 

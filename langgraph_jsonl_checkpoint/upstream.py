@@ -49,6 +49,7 @@ _DURABILITY = "__pregel_durability"
 _RUNTIME = "__pregel_runtime"
 _CHECKPOINTER = "__pregel_checkpointer"
 _SCRATCHPAD = "__pregel_scratchpad"
+_RESUME_MAP = "__pregel_resume_map"
 _PUSH = "__pregel_push"
 _PLACEHOLDER = re.compile(
     r"Tool call .* with id .* (?:did not complete - no result|was cancelled - another message)", re.DOTALL
@@ -178,6 +179,9 @@ def is_send(config: Mapping[str, Any]) -> bool:
 
 def answers(configurable: Mapping[str, Any]) -> Answers:
     """The answers to interrupts that the running task was given."""
+    if configurable.get(_RESUME_MAP):
+        # Answered by their interrupts' ids: an answer without one is an earlier run's, which LangGraph gives again.
+        configurable[_SCRATCHPAD].get_null_resume(True)  # noqa: FBT003 - upstream's
     return Answers(configurable[_SCRATCHPAD])
 
 

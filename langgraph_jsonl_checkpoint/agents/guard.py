@@ -22,7 +22,7 @@ from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.agents.policy import ToolPolicy
 from langgraph_jsonl_checkpoint.agents.questions import decided, question
 from langgraph_jsonl_checkpoint.errors import ToolLogError
-from langgraph_jsonl_checkpoint.ledger import Give, Ledger, OnUncertain, Run, Visit
+from langgraph_jsonl_checkpoint.rules import Visit
 from langgraph_jsonl_checkpoint.saver import JsonlSaver
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from langchain_core.messages import ToolCall
     from langgraph.prebuilt.tool_node import ToolCallRequest
     from langgraph.types import Command
+
+    from langgraph_jsonl_checkpoint.ledger import Ledger
+    from langgraph_jsonl_checkpoint.rules import Judgement, OnUncertain
 
     Result = ToolMessage | Command[Any]
     Step = Callable[[], Any] | float
@@ -78,6 +81,7 @@ class Entry:
     answers: upstream.Answers
     saver: JsonlSaver
     configurable: Mapping[str, Any]
+    started: bool = False
 
 
 class Guard:
@@ -115,9 +119,9 @@ class Guard:
             return handler(request)
         with entry.turn.lock:
             drive(self._settle(entry))
-        outcome = drive(self._begin(entry))
-        if isinstance(outcome, Give):
-            return outcome.result  # type: ignore[no-any-return]
+        judged = drive(self._begin(entry))
+        if not judged.runs:
+            return judged.result  # type: ignore[no-any-return]
         ledger, visit = entry.ledger, entry.visit
         try:
             result = handler(request)
@@ -134,17 +138,18 @@ class Guard:
             return await handler(request)
         async with entry.turn.waiting:
             await adrive(self._settle(entry))
-        outcome = await adrive(self._begin(entry))
-        if isinstance(outcome, Give):
-            return outcome.result  # type: ignore[no-any-return]
         ledger, visit = entry.ledger, entry.visit
+        judged: Judgement | None = None
         try:
+            judged = await adrive(self._begin(entry))
+            if not judged.runs:
+                return judged.result  # type: ignore[no-any-return]
             result = await handler(request)
         except BaseException as error:
-            # Shielded: the end of a cancelled call is recorded, too.
-            await asyncio.shield(asyncio.to_thread(ledger.leave, visit, *ended_by(error)))
+            if judged is not None or isinstance(error, asyncio.CancelledError) and entry.started:
+                await finished(partial(ledger.leave, visit, *ended_by(error)))
             raise
-        await asyncio.shield(asyncio.to_thread(ledger.leave, visit, _ended_with(result), result=result))
+        await finished(partial(ledger.leave, visit, _ended_with(result), result=result))
         return result
 
     def _settle(self, entry: Entry) -> Generator[Step, Any, None]:
@@ -154,7 +159,7 @@ class Guard:
             raise turn.raised
         if turn.settled:
             return
-        questions, spent = yield lambda: ledger.questions(entry.visits)
+        questions, spent = yield partial(ledger.questions, entry.visits)
         # Answers are matched by their number: the tool's own interrupts must not get what was said to the guard.
         asks, pending = self._on_uncertain == "interrupt", questions
         while pending and asks or turn.used < spent and turn.has_answer(entry.answers):
@@ -169,12 +174,18 @@ class Guard:
             pending = [q for q in questions if q.visit.key[1] not in turn.decisions]
         turn.settled = True
 
-    def _begin(self, entry: Entry) -> Generator[Step, Any, Run | Give]:
+    def _begin(self, entry: Entry) -> Generator[Step, Any, Judgement]:
         """Wait for the checkpoint that the call comes from, then have `started` in the log."""
-        ledger, visit, turn = entry.ledger, entry.visit, entry.turn
+        ledger, visit = entry.ledger, entry.visit
         yield from barrier(entry.saver, ledger, visit, entry.configurable, self._timeout)
-        outcome: Run | Give = yield lambda: ledger.enter(visit, turn.decisions, self._on_uncertain, turn.used)
-        return outcome
+        judged: Judgement = yield partial(self._enter, entry)
+        return judged
+
+    def _enter(self, entry: Entry) -> Judgement:
+        turn = entry.turn
+        judged = entry.ledger.enter(entry.visit, turn.decisions, self._on_uncertain, turn.used)
+        entry.started = judged.runs
+        return judged
 
     def _entry(self, request: ToolCallRequest) -> Entry | None:
         """Where a call stands; None if it runs on no thread, so that nothing can ever go on from it."""
@@ -320,4 +331,18 @@ async def adrive(flow: Generator[Step, Any, Any]) -> Any:
             step = flow.send(done)
         except StopIteration as end:
             return end.value
-        done = await (asyncio.to_thread(step) if callable(step) else asyncio.sleep(step))
+        done = await (finished(step) if callable(step) else asyncio.sleep(step))
+
+
+async def finished(step: Callable[[], Any]) -> Any:
+    """What a step that touches the disk comes to, in a worker thread.
+
+    A run that is cancelled meanwhile waits for its end, so that what the log says of a call is known; and a future,
+    unlike a task, is not itself cancelled when the event loop closes.
+    """
+    future = asyncio.get_running_loop().run_in_executor(None, step)
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        await asyncio.wait([future])
+        raise

@@ -16,11 +16,12 @@ from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.agents.guard import barrier, drive, ended_by
 from langgraph_jsonl_checkpoint.agents.policy import ToolPolicy
 from langgraph_jsonl_checkpoint.errors import UncertainToolCallError
-from langgraph_jsonl_checkpoint.ledger import Give, Ledger, Visit
+from langgraph_jsonl_checkpoint.rules import Visit
 
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from langgraph_jsonl_checkpoint.ledger import Ledger
     from langgraph_jsonl_checkpoint.saver import JsonlSaver
 
 _CALLERS = 1024  # nodes in progress whose calls are counted
@@ -92,8 +93,7 @@ class SessionRecorder(BaseCallbackHandler):
             upstream.checkpoint_of(configurable),
         )
         drive(barrier(self._saver, ledger, visit, configurable, self._timeout))
-        outcome = ledger.enter(visit, {}, None, 0)
-        if isinstance(outcome, Give):
+        if not ledger.enter(visit, {}, None, 0).runs:
             raise UncertainToolCallError(
                 f"tool call {tool_call_id!r} ({name}) of task {task!r} is over, and a callback cannot give its "
                 f"result again. Let it run again with saver.resolve({thread_id!r}, {tool_call_id!r}, "

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from langgraph.types import Command
 
     from langgraph_jsonl_checkpoint.agents.policy import ToolPolicy
-    from langgraph_jsonl_checkpoint.ledger import OnUncertain
+    from langgraph_jsonl_checkpoint.rules import OnUncertain
     from langgraph_jsonl_checkpoint.saver import JsonlSaver
 
 

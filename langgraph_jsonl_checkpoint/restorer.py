@@ -1,0 +1,192 @@
+"""The part of a saver that tells what a thread is about to go on from, and serves the hooks of a running graph."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import pathlib
+from typing import TYPE_CHECKING, Any, Literal
+
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from langgraph_jsonl_checkpoint import threads
+from langgraph_jsonl_checkpoint.errors import CorruptSessionError
+from langgraph_jsonl_checkpoint.ledger import Ledger
+from langgraph_jsonl_checkpoint.opened import no_collections
+from langgraph_jsonl_checkpoint.reader import Reader
+from langgraph_jsonl_checkpoint.restore import Restored
+from langgraph_jsonl_checkpoint.rules import checked
+from langgraph_jsonl_checkpoint.values.seal import Serde
+from langgraph_jsonl_checkpoint.values.serializer import TypedSerializer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from langchain_core.messages import ToolMessage
+    from langgraph.checkpoint.serde.base import SerializerProtocol
+
+    from langgraph_jsonl_checkpoint.folds.memory import MemoryDeriver, SessionMemory
+    from langgraph_jsonl_checkpoint.folds.resume import ResumeState, ToolCall
+    from langgraph_jsonl_checkpoint.session import Session
+    from langgraph_jsonl_checkpoint.sessions import Sessions
+    from langgraph_jsonl_checkpoint.threads import SessionInfo
+
+Fsync = Literal["checkpoint", "always", "never"]
+RestoreMemory = Literal["crashed", "always", "never"]
+
+logger = logging.getLogger(__name__)
+
+
+class Restorer:
+    """What `JsonlSaver` has beyond LangGraph's interface."""
+
+    serde: SerializerProtocol
+    _sessions: Sessions
+    _deriver: MemoryDeriver
+    _restore_memory: RestoreMemory
+    _fsync: Fsync
+
+    def path(self, thread_id: str) -> pathlib.Path:
+        """Where a thread's log is, or would be."""
+        return pathlib.Path(self._sessions.path(str(thread_id)))
+
+    def sessions(self, *, children: bool = False) -> Iterator[SessionInfo]:
+        """Every thread, the last changed first, so that the first one is the latest session.
+
+        Args:
+            children: Whether to name those, too, that another thread's agent started
+                (`configurable.parent_thread_id`).
+        """
+        yield from threads.infos(self._sessions, children=children)
+
+    def resume_state(self, thread_id: str) -> ResumeState:
+        """What a thread is about to go on from, over all its namespaces. Nothing is run and nothing is written.
+
+        Raises:
+            NoSessionError: The thread has no log.
+            CorruptSessionError: The log is damaged.
+        """
+        with self._restored(str(thread_id)) as (_, _, restored), no_collections():
+            return restored.state()
+
+    async def aresume_state(self, thread_id: str) -> ResumeState:
+        """`resume_state` in a worker thread."""
+        return await asyncio.to_thread(self.resume_state, thread_id)
+
+    def uncertain(self, thread_id: str) -> tuple[ToolCall, ...]:
+        """The tool calls that may have had their effect, and that nobody decided upon."""
+        with self._restored(str(thread_id)) as (_, _, restored):
+            return restored.uncertain()
+
+    def session_memory(self, thread_id: str) -> SessionMemory:
+        """What a session was about; `str` of it is the text for a model."""
+        with self._restored(str(thread_id)) as (_, _, restored):
+            return restored.memory()
+
+    def accepts(self, thread_id: str, input_id: str) -> bool:
+        """Whether an input is new to the thread, so that it is to be applied."""
+        with self._restored(str(thread_id)) as (session, _, _):
+            return str(input_id) not in session.checkpoints.inputs
+
+    def resolve(
+        self, thread_id: str, tool_call_id: str, decision: Mapping[str, str], *, task_id: str | None = None
+    ) -> None:
+        """Decide about an uncertain tool call before its run goes on; nobody is asked about it then.
+
+        Args:
+            thread_id: The thread.
+            tool_call_id: The call, in any namespace.
+            decision: {"type": "approve"}: it may run again. {"type": "respond", "message": …}: this is its result.
+                {"type": "reject", "message": …}: it is not run again, and the model learns that its outcome is
+                unknown.
+            task_id: Its task, if two calls with this id are uncertain.
+
+        Raises:
+            ValueError: The decision is none, no such call is uncertain, or two are.
+            OSError: The log cannot be written.
+        """
+        kind, message = checked(decision)
+        thread_id = str(thread_id)
+        with self._restored(thread_id, begins=True) as (_, _, restored):
+            key = restored.decidable(tool_call_id, task_id)
+        self.ledger(thread_id).resolve(key, kind, message)
+
+    async def aresolve(
+        self, thread_id: str, tool_call_id: str, decision: Mapping[str, str], *, task_id: str | None = None
+    ) -> None:
+        """`resolve` in a worker thread."""
+        await asyncio.to_thread(self.resolve, thread_id, tool_call_id, decision, task_id=task_id)
+
+    def ledger(self, thread_id: str) -> Ledger:
+        """A thread's tool calls, for a hook that guards them."""
+        return Ledger(self._sessions, self._serde(thread_id), thread_id, syncs=self._fsync != "never")
+
+    def announce(self) -> None:
+        """Say that a hook records the tool calls of all threads that this saver writes from now on."""
+        self._sessions.writer.hooked = True
+
+    def shares(self, other: Any, thread_id: str) -> bool:
+        """Whether another checkpointer keeps this thread in the same log."""
+        return isinstance(other, Restorer) and other.path(thread_id) == self.path(thread_id)
+
+    def context(
+        self, thread_id: str, ns: str, run: object, calls: Sequence[Any], *, memory: bool
+    ) -> tuple[str, dict[str, ToolMessage]]:
+        """What a model is to be told beside its messages.
+
+        Args:
+            thread_id: The thread.
+            ns: The namespace whose messages they are.
+            run: Stands for the run: within one the memory's text stays what it was first, so that prompt caches hold.
+            calls: The tool calls among the messages that have no result.
+            memory: Whether the memory is wanted.
+
+        Returns:
+            The memory's text, and by tool_call_id what is known of those calls.
+        """
+        with self.ledger(thread_id).followed() as session:
+            _, restored = self._read(session)
+            answers = restored.answers(ns, calls) if calls else {}
+            if not memory:
+                return "", answers
+            for known, text in session.texts:
+                if run is not None and known is run:
+                    return text, answers
+            text = str(restored.memory())
+            session.texts = [*session.texts[-3:], (run, text)]
+            return text, answers
+
+    @contextlib.contextmanager
+    def _restored(self, thread_id: str, *, begins: bool = False) -> Iterator[tuple[Session, Reader, Restored]]:
+        with self._sessions.use(thread_id) as session:
+            session.refresh(begins=begins)
+            yield session, *self._read(session)
+
+    def _read(self, session: Session) -> tuple[Reader, Restored]:
+        thread_id = session.identity.thread_id
+        reader = Reader(session, self._serde(thread_id))
+        return reader, Restored(session, reader, self.ledger(thread_id), self._deriver)
+
+    def _lent(self, session: Session, restored: Restored) -> str | None:
+        """The memory's text that is lent to a run that begins now; None if none is."""
+        if self._restore_memory == "never" or not session.exists:
+            return None
+        ended = session.checkpoints.ended
+        # A run that ended, or waits for a human, since the call was started has told the model.
+        is_open = ended is None or ended.reason in ("failed", "cancelled")
+        if self._restore_memory == "always" or session.crashed or is_open and restored.recorded_uncertain():
+            try:
+                return str(restored.memory()) or None
+            except CorruptSessionError as error:
+                # A checkpoint that can be read does not wait for a record that cannot.
+                logger.warning("thread %r is restored without its memory: %s", session.identity.thread_id, error)
+        return None
+
+    def _serde(self, thread_id: str) -> Serde:
+        return Serde(self.serde, thread_id, seals=self._seals)
+
+    @property
+    def _seals(self) -> bool:
+        # A subclass of somebody else's may be there to hide what it stores.
+        return type(self.serde) not in (JsonPlusSerializer, TypedSerializer)

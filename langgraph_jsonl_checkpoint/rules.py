@@ -1,0 +1,322 @@
+"""What may run: the rules of a thread's tool calls, given what its log says.
+
+Pure but for one question, whether a writer lives, which it is told. It decides; the ledger writes down what it
+decided.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from langchain_core.messages import ToolMessage
+
+from langgraph_jsonl_checkpoint import upstream
+from langgraph_jsonl_checkpoint.errors import ToolCallRunningError, UncertainToolCallError
+from langgraph_jsonl_checkpoint.folds.tool_calls import RUNS_AGAIN, Call
+from langgraph_jsonl_checkpoint.log import records
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from langgraph_jsonl_checkpoint.folds.tool_calls import Effect, Key
+    from langgraph_jsonl_checkpoint.session import Session
+    from langgraph_jsonl_checkpoint.values.thaw import Thawer
+
+OnUncertain = Literal["interrupt", "report", "replay"]
+
+KINDS = ("approve", "respond", "reject")
+"""What a human may decide."""
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A call that is about to run.
+
+    Attributes:
+        key: Task and tool_call_id.
+        name: The tool.
+        args: Its arguments, as they will run.
+        effect: What running it does.
+        check: Whether its result says if the work is right.
+        ns: Namespace of the checkpoint that leads to its task.
+        checkpoint: Id of that checkpoint.
+    """
+
+    key: Key
+    name: str
+    args: Any
+    effect: Effect
+    check: bool
+    ns: str
+    checkpoint: str | None
+
+
+class Question(NamedTuple):
+    """What a human is asked about one call.
+
+    Attributes:
+        visit: The call.
+        args: The arguments that it was started with.
+        attempt: The attempt that is uncertain; 0 if it is another call's, with the same tool and arguments.
+        started_at: When that was started.
+        description: What is known of it.
+        asked_from: How many of the task's answers were used when this was asked last; None if it was not.
+        orphan: The other call, if it is about one.
+    """
+
+    visit: Visit
+    args: Any
+    attempt: int
+    started_at: str | None
+    description: str
+    asked_from: int | None
+    orphan: Call | None = None
+
+
+class Verdict(NamedTuple):
+    """A decision about an uncertain call that is to be recorded.
+
+    Attributes:
+        kind: As in the log.
+        message: What came with it.
+        by: "answer", "resolve" or "policy".
+    """
+
+    kind: str
+    message: str
+    by: str
+
+
+class Judgement(NamedTuple):
+    """What is to be done with a call.
+
+    Attributes:
+        runs: Whether its tool runs.
+        result: What the model is told if it does not.
+        is_recorded: Whether that result is in the log.
+        is_new: Whether the call, as it is now, is not.
+        orphan: The call with the same tool and arguments, of a lost AIMessage, that is decided upon with this one.
+        verdict: What was decided now.
+        attempt: The last attempt.
+    """
+
+    runs: bool
+    result: Any = None
+    is_recorded: bool = False
+    is_new: bool = False
+    orphan: Call | None = None
+    verdict: Verdict | None = None
+    attempt: int = 0
+
+
+class Rules:
+    """The rules, applied to what a session's log says now.
+
+    Args:
+        session: The session, locked and read.
+        thaw: Reads its values.
+        is_alive: Whether whoever started a call's last attempt lives, and still runs it.
+        is_running: Whether a call runs in this process at this moment.
+    """
+
+    def __init__(
+        self, session: Session, thaw: Thawer, is_alive: Callable[[Call], bool], is_running: Callable[[Key], bool]
+    ) -> None:
+        self._session = session
+        self._thaw = thaw
+        self._is_alive = is_alive
+        self._is_running = is_running
+
+    def judge(self, visit: Visit, said: tuple[str, str] | None, on_uncertain: OnUncertain | None) -> Judgement:
+        """What is to be done with a call that is about to run.
+
+        Args:
+            visit: The call.
+            said: What a human just said about it: (kind, message).
+            on_uncertain: What to do with an uncertain call that nobody decided upon; None if the caller can neither
+                ask nor give the tool another result.
+
+        Raises:
+            ToolCallRunningError: A live writer runs it.
+            UncertainToolCallError: It is uncertain, and nobody was or can be asked.
+        """
+        if self._is_running(visit.key):
+            raise ToolCallRunningError(f"{_named(visit)} runs in this process at this moment")
+        call = self._session.tools.get(visit.key) or Call(visit.key)
+        if call.has_result and (on_uncertain is not None or visit.effect == "side_effects"):
+            return Judgement(runs=False, result=self._thaw.value(call.result), is_recorded=True)
+        status = "uncertain" if self._is_unrecorded(visit) else call.status(self._is_alive)
+        if status == "running":
+            raise ToolCallRunningError(
+                f"{_named(visit)} is run by the live writer {call.writer!r} since {call.started_at}"
+            )
+        decision, verdict = call.verdict, None
+        orphan = self._orphan(visit) if not call.attempt and decision is None else None
+        if decision is None and (status == "uncertain" or orphan is not None):
+            verdict = self._verdict(call, orphan, said, on_uncertain, visit)
+        elif decision is not None:
+            said = decision.kind, self._thaw.value(decision.message)
+        kind, message = (verdict.kind, verdict.message) if verdict is not None else said or ("", "")
+        gives = (verdict is not None or decision is not None) and kind not in RUNS_AGAIN
+        return Judgement(
+            runs=not gives,
+            result=_result(kind, message, visit, orphan or call, self._thaw) if gives else None,
+            is_new=not call.name or orphan is not None or not _equal(self._thaw.value(call.args), visit.args),
+            orphan=orphan,
+            verdict=verdict,
+            attempt=call.attempt,
+        )
+
+    def question(self, visit: Visit) -> Question | None:
+        """What a human is to be asked about a call before it may run; None if nothing."""
+        call = self._session.tools.get(visit.key) or Call(visit.key)
+        if call.has_result or call.verdict is not None or self._is_running(visit.key):
+            return None
+        thaw = self._thaw
+        asked = call.asked[1] if call.asked is not None and call.asked[0] == call.attempt else None
+        if self._is_unrecorded(visit):
+            outside = self._session.tools.get(("", visit.key[1]))
+            if outside is not None and outside.verdict is not None:
+                return None
+            text = f"{visit.name} may have been started by a run whose tool calls nobody recorded."
+            return Question(visit, visit.args, 0, None, text, asked)
+        if call.status(self._is_alive) == "uncertain":
+            said = thaw.value(call.error) if call.error is not records.NO_TEXT else ""
+            text = (
+                f"{call.name} was started and {_how(call)}{f' ({said})' if said else ''}: it may have had its effect."
+            )
+            return Question(visit, thaw.value(call.args), call.attempt, call.started_at, text, asked)
+        if call.attempt or (orphan := self._orphan(visit)) is None or orphan.verdict is not None:
+            return None
+        text = (
+            f"{orphan.name} was started before with the same arguments and {_how(orphan)}: it may have had its "
+            "effect, and now it is asked for again."
+        )
+        return Question(visit, visit.args, 0, orphan.started_at, text, asked, orphan)
+
+    def _verdict(
+        self,
+        call: Call,
+        orphan: Call | None,
+        said: tuple[str, str] | None,
+        on_uncertain: OnUncertain | None,
+        visit: Visit,
+    ) -> Verdict:
+        """What is decided about an uncertain call: by a human now, from outside before, or by the policy."""
+        if said is not None:
+            return Verdict(*said, "answer")
+        decision = orphan.verdict if orphan is not None else None
+        if decision is None and not call.name:
+            # Decided from outside, where its task was not known: no hook had recorded it.
+            outside = self._session.tools.get(("", visit.key[1]))
+            decision = None if outside is None else outside.verdict
+        if decision is not None:
+            return Verdict(decision.kind, self._thaw.value(decision.message), decision.by)
+        if on_uncertain in ("report", "replay"):
+            return Verdict(on_uncertain, "", "policy")
+        about = orphan or call
+        raise UncertainToolCallError(
+            f"{_named(visit)} may have had its effect already: it was started at "
+            f"{about.started_at or 'a time unknown'} and {_how(about)}. Decide with "
+            f"saver.resolve({self._session.identity.thread_id!r}, {about.key[1]!r}, …), then run the thread again "
+            "with None as its input."
+        )
+
+    def _orphan(self, visit: Visit) -> Call | None:
+        """An uncertain call of another checkpoint with this tool and these arguments: its AIMessage was lost.
+
+        One that was decided upon from outside, and has not been told the decision, counts too; and one that ended,
+        but whose result died with its process.
+        """
+        tools = self._session.tools
+        if visit.effect != "side_effects":
+            return None
+        for call in (*tools.unsettled(), *tools.decided(), *tools.undelivered()):
+            if call.heir is not None and call.heir != visit.key or call.replay_safe or call.name != visit.name:
+                continue
+            same_place = (call.ns, call.checkpoint) == (visit.ns, visit.checkpoint)
+            if call.key == visit.key or same_place or not _equal(self._thaw.value(call.args), visit.args):
+                continue
+            lost = call.has_result and not self._is_alive(call)
+            if lost or call.verdict is not None or call.status(self._is_alive) == "uncertain":
+                return call
+        return None
+
+    def _is_unrecorded(self, visit: Visit) -> bool:
+        """Whether a call has no record because nobody recorded it, and not because it never started.
+
+        So it is if its checkpoint was written without a hook by a writer that is dead, neither closed the session in
+        good order nor left the task waiting for a human.
+        """
+        session = self._session
+        known = session.tools.get(visit.key)
+        fold, runs = session.checkpoints, session.runs
+        if (
+            visit.effect != "side_effects"
+            or visit.checkpoint is None
+            or known is not None
+            and known.verdict is not None
+        ):
+            return False
+        if known is not None and known.attempt or fold.get(visit.ns, visit.checkpoint) is None:
+            return False
+        writer = runs.writer_of(fold.seq(visit.ns, visit.checkpoint))
+        if runs.hooks.get(writer, True) or writer in runs.ended or session.writer.is_alive(writer):
+            return False
+        writes = fold.writes(visit.ns, visit.checkpoint)
+        return not any(w.task == visit.key[0] and w.channel == upstream.INTERRUPT for w in writes)
+
+
+def _result(kind: str, said: str, visit: Visit, about: Call, thaw: Thawer) -> ToolMessage:
+    """The result of a call that is not run: what the model is told."""
+    name, tool_call_id = visit.name, visit.key[1]
+    if kind == "respond":
+        return ToolMessage(said, name=name, tool_call_id=tool_call_id)
+    if about.has_result and isinstance(result := thaw.value(about.result), ToolMessage):
+        return result.model_copy(update={"tool_call_id": tool_call_id})
+    text = outcome_unknown(about, thaw)
+    if kind == "reject":
+        text += " It was not run again." + (f" A human says: {said}" if said else "")
+    else:
+        text += " It was not run again. Check what happened before you call it again."
+    return ToolMessage(text, name=name, tool_call_id=tool_call_id, status="error")
+
+
+def outcome_unknown(call: Call, thaw: Thawer) -> str:
+    """What a model is told of an uncertain call."""
+    said = f" ({thaw.value(call.error)})" if call.error is not records.NO_TEXT else ""
+    return f"Outcome unknown: {call.name} was started and {_how(call)}{said}. It may or may not have had its effect."
+
+
+def _how(call: Call) -> str:
+    if call.has_result:
+        return "ended, but its result was lost with its process"
+    if call.end == "failed":
+        return "raised an error"
+    return "was stopped while it ran" if call.end == "cancelled" else "its end was not recorded"
+
+
+def _named(visit: Visit) -> str:
+    return f"tool call {visit.key[1]!r} ({visit.name}) of task {visit.key[0]!r}"
+
+
+def _equal(one: Any, other: Any) -> bool:
+    try:
+        return bool(one == other)
+    except Exception:  # noqa: BLE001 - arrays, and whatever compares as it likes
+        return repr(one) == repr(other)
+
+
+def checked(decision: Any) -> tuple[str, str]:
+    """A decision as (kind, message).
+
+    Raises:
+        ValueError: It is none.
+    """
+    if not isinstance(decision, dict) or decision.get("type") not in KINDS:
+        raise ValueError(f'a decision is {{"type": {" | ".join(KINDS)}, "message": str}}, not {decision!r}')
+    message = decision.get("message") or ""
+    if not isinstance(message, str):
+        raise ValueError(f"a decision's message is a string, not {message!r}")  # noqa: TRY004
+    return decision["type"], message
