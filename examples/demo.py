@@ -113,7 +113,9 @@ def work(root: str, thread_id: str, hang_in: str = "") -> None:
         agent = build_agent(saver, begin)
         stored = agent.get_state(thread(thread_id))
         if stored.metadata:
-            messages = stored.values["messages"]
+            # The first one is the session memory, which the saver lends to a run that goes on after a crash.
+            memory, *messages = stored.values["messages"]
+            say("memory", str(len(memory.text)))
             say("step", str(stored.metadata["step"]))
             say("messages", str(len(messages)))
             say("next", f"{stored.next[0]}: read_file({messages[-1].tool_calls[0]['args']['path']!r})")
@@ -157,6 +159,7 @@ def main() -> None:
     read = said["read"]
     print(f"process {process.pid} gets the thread id and calls invoke(None, config)")
     print(f"  restored     {said['messages'][0]} messages, superstep {said['step'][0]}")
+    print(f"  remembered   a session memory of {said['memory'][0]} characters for the model")
     print(f"  next         {said['next'][0]}")
     print(f"  read         {len(read)} files, {read[0]} to {read[-1]}")
     print(f"  read again   {len(set(finished) & set(read))} of the {len(finished)} that were finished")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
 from langgraph_jsonl_checkpoint import upstream
-from langgraph_jsonl_checkpoint.agents.guard import adrive, arrival, awaits, drive, saver_of
+from langgraph_jsonl_checkpoint.agents.flow import adrive, arrival, awaits, drive, saver_of
 from langgraph_jsonl_checkpoint.restore import open_calls
 from langgraph_jsonl_checkpoint.values.messages import MemoryMessage
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from langchain_core.runnables import RunnableConfig
 
-    from langgraph_jsonl_checkpoint.agents.guard import Step
+    from langgraph_jsonl_checkpoint.agents.flow import Step
     from langgraph_jsonl_checkpoint.saver import JsonlSaver
 
 _PATIENCE = 5.0  # seconds to wait for a checkpoint before a memory without it has to do

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.types import Command
 
-from langgraph_jsonl_checkpoint.agents.guard import saver_of
+from langgraph_jsonl_checkpoint.agents.flow import saver_of
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig

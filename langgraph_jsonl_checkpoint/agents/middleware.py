@@ -8,7 +8,8 @@ from langchain.agents.middleware import AgentMiddleware
 from langgraph.config import get_config
 
 from langgraph_jsonl_checkpoint.agents.context import Context, answered, as_stored, with_memory
-from langgraph_jsonl_checkpoint.agents.guard import Guard, adrive, drive
+from langgraph_jsonl_checkpoint.agents.flow import adrive, drive
+from langgraph_jsonl_checkpoint.agents.tool_guard import ToolGuard
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -54,19 +55,19 @@ class SessionMiddleware(AgentMiddleware[Any, Any, Any]):
         super().__init__()
         self._saver = saver
         self._memory = memory
-        self._guard = Guard(saver, policy=policy, on_uncertain=on_uncertain, timeout=timeout)
+        self._guard = ToolGuard(saver, policy=policy, on_uncertain=on_uncertain, timeout=timeout)
 
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]]
     ) -> ToolMessage | Command[Any]:
         """Run a tool call, or give its recorded result."""
-        return self._guard.run(request, handler)
+        return self._guard.wrap_tool_call(request, handler)
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
     ) -> ToolMessage | Command[Any]:
         """`wrap_tool_call` in an event loop."""
-        return await self._guard.arun(request, handler)
+        return await self._guard.awrap_tool_call(request, handler)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]

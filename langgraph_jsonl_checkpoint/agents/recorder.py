@@ -13,8 +13,9 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables.config import var_child_runnable_config
 
 from langgraph_jsonl_checkpoint import upstream
-from langgraph_jsonl_checkpoint.agents.guard import barrier, drive, ended_by
+from langgraph_jsonl_checkpoint.agents.flow import barrier, drive
 from langgraph_jsonl_checkpoint.agents.policy import ToolPolicy
+from langgraph_jsonl_checkpoint.agents.tool_guard import ended_by
 from langgraph_jsonl_checkpoint.errors import UncertainToolCallError
 from langgraph_jsonl_checkpoint.rules import Visit
 

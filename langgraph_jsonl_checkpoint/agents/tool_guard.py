@@ -1,25 +1,84 @@
-"""ToolGuard: the guard for a hand-written graph's `ToolNode`."""
+"""ToolGuard: what stands between a model's request to run a tool and the tool."""
 
 from __future__ import annotations
 
+import asyncio
+import threading
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from langgraph_jsonl_checkpoint.agents.guard import Guard
+from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.errors import GraphBubbleUp, GraphInterrupt
+from langgraph.types import interrupt
+
+from langgraph_jsonl_checkpoint import upstream
+from langgraph_jsonl_checkpoint.agents.flow import adrive, barrier, drive, finished, saver_of
+from langgraph_jsonl_checkpoint.agents.policy import ToolPolicy
+from langgraph_jsonl_checkpoint.agents.questions import decided, question
+from langgraph_jsonl_checkpoint.rules import Visit
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Generator, Sequence
 
-    from langchain_core.messages import ToolMessage
+    from langchain_core.messages import ToolCall
     from langgraph.prebuilt.tool_node import ToolCallRequest
     from langgraph.types import Command
 
-    from langgraph_jsonl_checkpoint.agents.policy import ToolPolicy
-    from langgraph_jsonl_checkpoint.rules import OnUncertain
+    from langgraph_jsonl_checkpoint.agents.flow import Step
+    from langgraph_jsonl_checkpoint.ledger import Ledger
+    from langgraph_jsonl_checkpoint.rules import Judgement, OnUncertain
     from langgraph_jsonl_checkpoint.saver import JsonlSaver
+
+    Result = ToolMessage | Command[Any]
+
+
+@dataclass
+class Turn:
+    """One execution of one task: its calls are asked about once, together, before any of them runs.
+
+    Two interrupts in one task are answered in the order in which its threads arrive, so there is only one.
+    """
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    waiting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    used: int = 0  # answers
+    decisions: dict[str, tuple[str, str]] = field(default_factory=dict)
+    settled: bool = False
+    raised: BaseException | None = None
+    took_given: bool = False
+
+    def has_answer(self, answers: upstream.Answers) -> bool:
+        """Whether there is an answer that was not used."""
+        return answers.stored > self.used or answers.is_given and not self.took_given
+
+    def take(self, answers: upstream.Answers, value: Any) -> Any:
+        """The next answer; without one the run is interrupted with `value`."""
+        stored = answers.stored
+        answer = interrupt(value)
+        self.took_given = self.took_given or stored <= self.used
+        self.used += 1
+        return answer
+
+
+@dataclass
+class Entry:
+    """A call that has come to the guard."""
+
+    ledger: Ledger
+    visit: Visit
+    visits: Sequence[Visit]
+    turn: Turn
+    answers: upstream.Answers
+    saver: JsonlSaver
+    configurable: Mapping[str, Any]
+    started: bool = False
 
 
 class ToolGuard:
-    """Records the tool calls of a `ToolNode`, and runs none twice unseen.
+    """Records the tool calls of a `ToolNode`, and runs none with side effects twice unseen.
 
     Args:
         saver: Where the calls are recorded; the running graph's own without it.
@@ -45,21 +104,156 @@ class ToolGuard:
         on_uncertain: OnUncertain = "interrupt",
         timeout: float = 60.0,
     ) -> None:
-        self._guard = Guard(saver, policy=policy, on_uncertain=on_uncertain, timeout=timeout)
+        if on_uncertain not in ("interrupt", "report", "replay"):
+            raise ValueError(f"on_uncertain is 'interrupt', 'report' or 'replay', not {on_uncertain!r}")
+        if saver is not None:
+            saver.announce()
+        self._saver = saver
+        self._policy = policy or ToolPolicy()
+        self._on_uncertain = on_uncertain
+        self._timeout = timeout
+        self._turns: weakref.WeakKeyDictionary[Any, Turn] = weakref.WeakKeyDictionary()
+        self._lock = threading.Lock()
 
-    def wrap_tool_call(
-        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]]
-    ) -> ToolMessage | Command[Any]:
+    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Result]) -> Result:
         """Run a tool call, or give its recorded result.
 
         Raises:
             ToolLogError: The log cannot be written; a call whose start is missing was not started.
             ToolCallRunningError: A live writer runs the call.
         """
-        return self._guard.run(request, handler)
+        entry = self._entry(request)
+        if entry is None:
+            return handler(request)
+        with entry.turn.lock:
+            drive(self._settle(entry))
+        judged = drive(self._begin(entry))
+        if not judged.runs:
+            return judged.result  # type: ignore[no-any-return]
+        ledger, visit = entry.ledger, entry.visit
+        try:
+            result = handler(request)
+        except BaseException as error:
+            ledger.leave(visit, *ended_by(error))
+            raise
+        ledger.leave(visit, _ended_with(result), result=result)
+        return result
 
     async def awrap_tool_call(
-        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
-    ) -> ToolMessage | Command[Any]:
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Result]]
+    ) -> Result:
         """`wrap_tool_call` in an event loop."""
-        return await self._guard.arun(request, handler)
+        entry = self._entry(request)
+        if entry is None:
+            return await handler(request)
+        async with entry.turn.waiting:
+            await adrive(self._settle(entry))
+        ledger, visit = entry.ledger, entry.visit
+        judged: Judgement | None = None
+        try:
+            judged = await adrive(self._begin(entry))
+            if not judged.runs:
+                return judged.result  # type: ignore[no-any-return]
+            result = await handler(request)
+        except BaseException as error:
+            if judged is not None or isinstance(error, asyncio.CancelledError) and entry.started:
+                await finished(partial(ledger.leave, visit, *ended_by(error)))
+            raise
+        await finished(partial(ledger.leave, visit, _ended_with(result), result=result))
+        return result
+
+    def _settle(self, entry: Entry) -> Generator[Step, Any, None]:
+        """Ask what is to be asked about the task's calls, once for all of them."""
+        turn, ledger = entry.turn, entry.ledger
+        if turn.raised is not None:
+            raise turn.raised
+        if turn.settled:
+            return
+        questions, spent = yield partial(ledger.questions, entry.visits)
+        # Answers are matched by their number: the tool's own interrupts must not get what was said to the guard.
+        asks, pending = self._on_uncertain == "interrupt", questions
+        while pending and asks or turn.used < spent and turn.has_answer(entry.answers):
+            try:
+                answer = turn.take(entry.answers, question(pending))
+            except GraphInterrupt as asked:
+                # Recorded before anybody can answer: an answer without an attempt counts only behind its question.
+                yield partial(ledger.ask, pending, turn.used)
+                turn.raised = asked
+                raise
+            turn.decisions = decided(answer, questions, turn.used - 1) | turn.decisions
+            pending = [q for q in questions if q.visit.key[1] not in turn.decisions]
+        turn.settled = True
+
+    def _begin(self, entry: Entry) -> Generator[Step, Any, Judgement]:
+        """Wait for the checkpoint that the call comes from, then have `started` in the log."""
+        ledger, visit = entry.ledger, entry.visit
+        yield from barrier(entry.saver, ledger, visit, entry.configurable, self._timeout)
+        judged: Judgement = yield partial(self._enter, entry)
+        return judged
+
+    def _enter(self, entry: Entry) -> Judgement:
+        turn = entry.turn
+        judged = entry.ledger.enter(entry.visit, turn.decisions, self._on_uncertain, turn.used)
+        entry.started = judged.runs
+        return judged
+
+    def _entry(self, request: ToolCallRequest) -> Entry | None:
+        """Where a call stands; None if it runs on no thread, so that nothing can ever go on from it."""
+        config = request.runtime.config
+        configurable = config.get("configurable", {})
+        info = request.runtime.execution_info
+        own = upstream.checkpointer(configurable)
+        saver = self._saver or saver_of(own)
+        if saver is None or info is None or info.thread_id is None:
+            return None
+        thread_id = str(info.thread_id)
+        ledger = saver.ledger(thread_id)
+        ledger.announce()
+        answers = upstream.answers(configurable)
+        with self._lock:
+            turn = self._turns.setdefault(answers.key, Turn())
+        ns = upstream.parent_namespace(info.checkpoint_ns)
+        tools = {tool.name: tool for tool in request.runtime.tools}
+
+        def visit(call: ToolCall) -> Visit:
+            name, args = call["name"], call["args"]
+            tool = request.tool if call["id"] == request.tool_call["id"] else tools.get(name)
+            return Visit(
+                (info.task_id, call["id"] or name),
+                name,
+                args,
+                self._policy.effect(name, args, tool),
+                self._policy.is_check(name, args),
+                ns,
+                info.checkpoint_id,
+            )
+
+        mine = visit(request.tool_call)
+        calls = [] if upstream.is_send(config) else _siblings(request)
+        visits = [mine if call["id"] == request.tool_call["id"] else visit(call) for call in calls] or [mine]
+        return Entry(ledger, mine, visits, turn, answers, saver, configurable)
+
+
+def _siblings(request: ToolCallRequest) -> list[ToolCall]:
+    """All calls of the task: those of the AIMessage that holds this one."""
+    state = request.state
+    if isinstance(state, Mapping):
+        state = state.get("messages", ())
+    elif not isinstance(state, (list, tuple)):
+        state = getattr(state, "messages", ())
+    for message in reversed(state):
+        if isinstance(message, AIMessage):
+            ids = [call["id"] for call in message.tool_calls]
+            return list(message.tool_calls) if request.tool_call["id"] in ids else []
+    return []
+
+
+def ended_by(error: BaseException) -> tuple[str, BaseException | None]:
+    """How a call ended that raised, and the error that is recorded."""
+    if isinstance(error, GraphBubbleUp):
+        return "paused", None
+    return "failed" if isinstance(error, Exception) else "cancelled", error
+
+
+def _ended_with(result: Any) -> str:
+    return "failed" if isinstance(result, ToolMessage) and result.status == "error" else "completed"
