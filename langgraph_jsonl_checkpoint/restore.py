@@ -22,7 +22,7 @@ from langgraph_jsonl_checkpoint.folds.resume import LastCheckpoint, ResumeState,
 from langgraph_jsonl_checkpoint.folds.story import MESSAGES, Story
 from langgraph_jsonl_checkpoint.folds.tool_calls import RUNS_AGAIN
 from langgraph_jsonl_checkpoint.log import journal, records
-from langgraph_jsonl_checkpoint.rules import outcome_unknown
+from langgraph_jsonl_checkpoint.rules import Verdict, answer, outcome_unknown
 from langgraph_jsonl_checkpoint.values.messages import MEMORY_ID, MemoryMessage
 from langgraph_jsonl_checkpoint.values.types import untag_text
 
@@ -256,10 +256,8 @@ class Restored:
             return _message_of(result, call["id"]) or _message(call, f"{call['name']} ended.", "success")
         verdict = recorded.verdict
         if verdict is not None and verdict.kind not in RUNS_AGAIN:
-            said = thaw.value(verdict.message)
-            if verdict.kind == "respond":
-                return _message(call, said, "success")
-            return _message(call, outcome_unknown(recorded, thaw) + (f" A human says: {said}" if said else ""))
+            decided = Verdict(verdict.kind, thaw.value(verdict.message), verdict.by)
+            return answer(decided, recorded.name, call["id"], recorded, thaw)
         status = recorded.status(self._ledger.is_alive)
         if status == "waiting":
             return None
@@ -269,7 +267,7 @@ class Restored:
             return _message(call, f"{call['name']} failed: {thaw.value(recorded.error)}")
         if recorded.replay_safe:
             return _message(call, f"{call['name']} did not end. It may run again without harm.")
-        return _message(call, outcome_unknown(recorded, thaw))
+        return _message(call, outcome_unknown(recorded, recorded.name, thaw))
 
     def _unrecorded_answer(self, ns: str, lineage: Sequence[str], call: Any) -> ToolMessage | None:
         session = self._session

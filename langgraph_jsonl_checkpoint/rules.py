@@ -19,7 +19,7 @@ from langgraph_jsonl_checkpoint.log import records
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from langgraph_jsonl_checkpoint.folds.tool_calls import Effect, Key
+    from langgraph_jsonl_checkpoint.folds.tool_calls import Decision, Effect, Key
     from langgraph_jsonl_checkpoint.session import Session
     from langgraph_jsonl_checkpoint.values.thaw import Thawer
 
@@ -151,17 +151,19 @@ class Rules:
             raise ToolCallRunningError(
                 f"{_named(visit)} is run by the live writer {call.writer!r} since {call.started_at}"
             )
-        decision, verdict = call.verdict, None
-        orphan = self._orphan(visit) if not call.attempt and decision is None else None
-        if decision is None and (status == "uncertain" or orphan is not None):
-            verdict = self._verdict(call, orphan, said, on_uncertain, visit)
-        elif decision is not None:
-            said = decision.kind, self._thaw.value(decision.message)
-        kind, message = (verdict.kind, verdict.message) if verdict is not None else said or ("", "")
-        gives = (verdict is not None or decision is not None) and kind not in RUNS_AGAIN
+        decided = verdict = orphan = None
+        if call.verdict is not None:
+            decided = self._as_verdict(call.verdict)
+        else:
+            orphan = None if call.attempt else self._orphan(visit)
+            if status == "uncertain" or orphan is not None:
+                decided = verdict = self._verdict(call, orphan, said, on_uncertain, visit)
+        gives = decided is not None and decided.kind not in RUNS_AGAIN
         return Judgement(
             runs=not gives,
-            result=_result(kind, message, visit, orphan or call, self._thaw) if gives else None,
+            result=answer(decided, visit.name, visit.key[1], orphan or call, self._thaw)
+            if decided is not None and gives
+            else None,
             is_new=not call.name or orphan is not None or not _equal(self._thaw.value(call.args), visit.args),
             orphan=orphan,
             verdict=verdict,
@@ -179,19 +181,16 @@ class Rules:
             outside = self._session.tools.get(("", visit.key[1]))
             if outside is not None and outside.verdict is not None:
                 return None
-            text = f"{visit.name} may have been started by a run whose tool calls nobody recorded."
-            return Question(visit, visit.args, 0, None, text, asked)
+            return Question(visit, visit.args, 0, None, f"{_history(call, visit.name)}.", asked)
         if call.status(self._is_alive) == "uncertain":
             said = thaw.value(call.error) if call.error is not records.NO_TEXT else ""
-            text = (
-                f"{call.name} was started and {_how(call)}{f' ({said})' if said else ''}: it may have had its effect."
-            )
+            text = f"{_history(call, call.name)}{f' ({said})' if said else ''}: it may have had its effect."
             return Question(visit, thaw.value(call.args), call.attempt, call.started_at, text, asked)
         if call.attempt or (orphan := self._orphan(visit)) is None or orphan.verdict is not None:
             return None
         text = (
-            f"{orphan.name} was started before with the same arguments and {_how(orphan)}: it may have had its "
-            "effect, and now it is asked for again."
+            f"{_history(orphan, orphan.name)}: it may have had its effect, and now it is asked for again with the "
+            "same arguments."
         )
         return Question(visit, visit.args, 0, orphan.started_at, text, asked, orphan)
 
@@ -212,16 +211,19 @@ class Rules:
             outside = self._session.tools.get(("", visit.key[1]))
             decision = None if outside is None else outside.verdict
         if decision is not None:
-            return Verdict(decision.kind, self._thaw.value(decision.message), decision.by)
+            return self._as_verdict(decision)
         if on_uncertain in ("report", "replay"):
             return Verdict(on_uncertain, "", "policy")
         about = orphan or call
         raise UncertainToolCallError(
-            f"{_named(visit)} may have had its effect already: it was started at "
-            f"{about.started_at or 'a time unknown'} and {_how(about)}. Decide with "
+            f"{_named(visit)} may have had its effect already: {_history(about, visit.name)} "
+            f"({about.started_at or 'at a time unknown'}). Decide with "
             f"saver.resolve({self._session.identity.thread_id!r}, {about.key[1]!r}, …), then run the thread again "
             "with None as its input."
         )
+
+    def _as_verdict(self, decision: Decision) -> Verdict:
+        return Verdict(decision.kind, self._thaw.value(decision.message), decision.by)
 
     def _orphan(self, visit: Visit) -> Call | None:
         """An uncertain call of another checkpoint with this tool and these arguments: its AIMessage was lost.
@@ -268,33 +270,37 @@ class Rules:
         return not any(w.task == visit.key[0] and w.channel == upstream.INTERRUPT for w in writes)
 
 
-def _result(kind: str, said: str, visit: Visit, about: Call, thaw: Thawer) -> ToolMessage:
-    """The result of a call that is not run: what the model is told."""
-    name, tool_call_id = visit.name, visit.key[1]
-    if kind == "respond":
-        return ToolMessage(said, name=name, tool_call_id=tool_call_id)
+def answer(decided: Verdict, name: str, tool_call_id: str, about: Call, thaw: Thawer) -> ToolMessage:
+    """What the model is told of a call of the tool `name` that is not run; `about` is the call that may have been."""
+    if decided.kind == "respond":
+        return ToolMessage(decided.message, name=name, tool_call_id=tool_call_id)
     if about.has_result and isinstance(result := thaw.value(about.result), ToolMessage):
         return result.model_copy(update={"tool_call_id": tool_call_id})
-    text = outcome_unknown(about, thaw)
-    if kind == "reject":
-        text += " It was not run again." + (f" A human says: {said}" if said else "")
-    else:
-        text += " It was not run again. Check what happened before you call it again."
+    text = f"{outcome_unknown(about, name, thaw)} It was not run again."
+    if decided.kind == "report":
+        text += " Check what happened before you call it again."
+    elif decided.message:
+        text += f" A human says: {decided.message}"
     return ToolMessage(text, name=name, tool_call_id=tool_call_id, status="error")
 
 
-def outcome_unknown(call: Call, thaw: Thawer) -> str:
-    """What a model is told of an uncertain call."""
+def outcome_unknown(call: Call, name: str, thaw: Thawer) -> str:
+    """What a model is told of an uncertain call of the tool `name`."""
     said = f" ({thaw.value(call.error)})" if call.error is not records.NO_TEXT else ""
-    return f"Outcome unknown: {call.name} was started and {_how(call)}{said}. It may or may not have had its effect."
+    return f"Outcome unknown: {_history(call, name)}{said}. It may or may not have had its effect."
 
 
-def _how(call: Call) -> str:
+def _history(call: Call, name: str) -> str:
+    """What is known of an uncertain call of the tool `name`."""
     if call.has_result:
-        return "ended, but its result was lost with its process"
+        return f"{name} ended, but its result was lost with its process"
+    if not call.attempt:
+        return f"{name} may have been started by a run whose tool calls nobody recorded"
     if call.end == "failed":
-        return "raised an error"
-    return "was stopped while it ran" if call.end == "cancelled" else "its end was not recorded"
+        return f"{name} was started and raised an error"
+    if call.end == "cancelled":
+        return f"{name} was started and was stopped while it ran"
+    return f"{name} was started and its end was not recorded"
 
 
 def _named(visit: Visit) -> str:
