@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 import sys
@@ -10,6 +11,16 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
+
+# The crash table.
+SHAPES = ["create_agent", "StateGraph and ToolNode", "create_agent as a node of a graph"]
+RESUMED = {"sync, async": "invoke(None)", "exit": "asked again"}
+# With SqliteSaver, with JsonlSaver.
+ENDS = {
+    "started": [("1", "charged 40 euros"), ("0", "outcome unknown", "yes")],
+    "charged": [("2", "charged 40 euros"), ("1", "outcome unknown", "yes")],
+    "returned": [("2", "charged 40 euros"), ("1", "charged 40 euros", "no")],
+}
 
 
 @pytest.fixture
@@ -41,7 +52,8 @@ def test_a_killed_agent_reads_on_where_it_was(run) -> None:
     finished = re.search(r"read +(\d+) files.*\n +began +(\S+)\n +kill -9 .*\(exit code -9\)", said)
     assert finished, said
     goes_on = (
-        rf"restored +[1-9]\d* messages, .*\n +next +tools: read_file\('{finished[2]}'\)\n"
+        r"restored +[1-9]\d* messages, .*\n +remembered +a session memory of [1-9]\d* characters .*\n"
+        rf" +next +tools: read_file\('{finished[2]}'\)\n"
         rf" +read +\d+ files, {finished[2]} to .*\n"
         rf" +read again +0 of the {finished[1]} that were finished\n +answer +The 24 files have "
     )
@@ -96,3 +108,18 @@ def test_a_human_decides_about_an_uncertain_charge(run, arguments, told: str, ch
     assert re.search(rf"the model is told .*{re.escape(told)}", after), said
     assert re.search(rf"the bank's books +{charges} charge\(s\)", after), said
     assert re.search(r"the run +completed, 0 uncertain\n", after), said
+
+
+def test_the_crash_table_shows_what_happens(run) -> None:
+    """With SqliteSaver the card is charged twice and the model hears of one charge; with JsonlSaver it is not."""
+    lines = run("crash_table.py").splitlines()
+    assert max(map(len, lines)) <= 100
+    table = [tuple(re.split(r"  +", line.strip())) for line in lines[lines.index(SHAPES[0]) :] if line]
+    expected = []
+    for shape in SHAPES:
+        expected.append((shape,))
+        for (killed, (theirs, ours)), (durability, resumed) in itertools.product(ENDS.items(), RESUMED.items()):
+            # Under `exit` the recorded result belongs to a call that no model knows of any more.
+            asks = "yes" if durability == "exit" else ours[-1]
+            expected.append((killed, durability, resumed, *theirs, *ours[:-1], asks))
+    assert table == expected

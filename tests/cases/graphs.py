@@ -1,4 +1,4 @@
-"""Checkpoints, graphs and a scripted chat model that the cases share."""
+"""Checkpoints and graphs that the cases share."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import operator
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.messages import AnyMessage  # noqa: TC002 - LangGraph reads the annotation
 from langgraph.channels.delta import DeltaChannel
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import _messages_delta_reducer, add_messages
@@ -164,28 +162,6 @@ def wait_for_writes(saver: Any, channel: str, tasks: int, thread_id: str = "t") 
         # LangGraph tells no one when it has stored a task's writes, so the saver is asked again.
         time.sleep(0.002)
     raise TimeoutError(f"not {tasks} tasks' writes were stored")
-
-
-class ScriptedModel(BaseChatModel):
-    """A chat model that answers from a list.
-
-    Which answer comes next is read off the conversation, so that a model in a new process goes on where
-    the one before stopped.
-    """
-
-    script: list[AIMessage]
-
-    @property
-    def _llm_type(self) -> str:
-        return "scripted"
-
-    def bind_tools(self, tools: Any, **_: Any) -> ScriptedModel:
-        """The script already says which tools are called."""
-        return self
-
-    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
-        spoken = sum(isinstance(message, AIMessage) for message in messages)
-        return ChatResult(generations=[ChatGeneration(message=self.script[spoken].model_copy(deep=True))])
 
 
 def call(name: str, call_id: str, **args: Any) -> dict[str, Any]:

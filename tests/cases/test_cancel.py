@@ -14,9 +14,9 @@ from filelock import lock_descriptor, unlock_descriptor
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
+from scripted import ScriptedModel
 
 from cases.graphs import (
-    ScriptedModel,
     TwinState,
     at,
     both,
@@ -164,8 +164,9 @@ import os, signal, sys
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
-from cases.graphs import ScriptedModel, call, config, wait_for_writes
+from cases.graphs import call, config, wait_for_writes
 from langgraph_jsonl_checkpoint import JsonlSaver
+from scripted import ScriptedModel
 saver = JsonlSaver(sys.argv[1])
 
 @tool

@@ -14,9 +14,10 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.types import Command, interrupt
+from scripted import ScriptedModel
 
 import langgraph_jsonl_checkpoint
-from cases.graphs import ScriptedModel, TwinState, at, both, call, chain, checkpoint, config, ids, sequence
+from cases.graphs import TwinState, at, both, call, chain, checkpoint, config, ids, sequence
 from langgraph_jsonl_checkpoint import JsonlSaver
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langchain_core.tools import tool
 from langgraph.graph import START, StateGraph
+from scripted import ScriptedModel
 
 from cases.graphs import (
     ChatState,
     DeltaChatState,
-    ScriptedModel,
     call,
     config,
     prose,

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import signal
-import subprocess
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import warm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
 
-class Run(NamedTuple):
+class Run(warm.Run):
     """How a process ended, and what it had reported until then."""
-
-    code: int
-    reports: list[dict[str, Any]]
-
-    @property
-    def killed(self) -> bool:
-        """Whether it was killed; it never fails."""
-        assert self.code in (0, -signal.SIGKILL)
-        return self.code != 0
 
     @property
     def kinds(self) -> list[str]:
@@ -48,35 +36,10 @@ class Run(NamedTuple):
         return {name: answers[call] for call, name in calls.items()}
 
 
-class Program:
-    """The program in its warm process; each run is a process of its own, forked from it."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "crash.program"],
-            cwd=Path(__file__).parent.parent,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def run(self, order: dict[str, Any]) -> Run:
-        """Do what is ordered in a process of its own."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        return Run(**json.loads(self._process.stdout.readline()))
-
-    def close(self) -> None:
-        """End the warm process: its orders are over."""
-        self._process.communicate()
-
-
 class Session:
     """A thread, one process after the other, and the files in which its tools leave their effects."""
 
-    def __init__(self, program: Program, root: Path, **options: Any) -> None:
+    def __init__(self, program: warm.Program, root: Path, **options: Any) -> None:
         self._program = program
         self._root = root
         self._options = options
@@ -87,9 +50,8 @@ class Session:
         It dies at a place, if one is given. Every request that the model got until then is one that providers take,
         and none of them says that a call was stopped.
         """
-        run = self._program.run(
-            {**self._options, "root": str(self._root), "message": message, "decisions": decisions, "place": place}
-        )
+        order = {**self._options, "root": str(self._root), "message": message, "decisions": decisions, "place": place}
+        run = Run(**self._program.order(**order))
         assert run.killed == bool(place), run.reports
         for report in run.reports:
             if report["kind"] == "model":
@@ -119,15 +81,15 @@ def check_request(messages: list[dict[str, Any]]) -> None:
 
 
 @pytest.fixture(scope="session")
-def program() -> Iterator[Program]:
+def program() -> Iterator[warm.Program]:
     """The warm program."""
-    program = Program()
+    program = warm.Program("crash.program")
     yield program
     program.close()
 
 
 @pytest.fixture
-def start(program: Program, tmp_path: Path) -> Callable[..., Session]:
+def start(program: warm.Program, tmp_path: Path) -> Callable[..., Session]:
     """Makes a session over an empty directory."""
 
     def start(

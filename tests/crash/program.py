@@ -1,32 +1,21 @@
-"""The program that the crash tests kill: imports once, reads orders on stdin, forks a process for each.
-
-An order is one line of JSON; the answer, on stdout, is how that process ended and what it had reported until then.
-It starts no thread itself, so that forking is safe.
-"""
+"""The warm program of the crash tests; an order is what one process says to the agent, and where it dies."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import signal
-import sys
-import traceback
+import functools
 from pathlib import Path
 from typing import Any
 
+import warm
 from langgraph.errors import EmptyInputError
 
 from crash.scene import CONFIG, Places, build, plain, watched
 from langgraph_jsonl_checkpoint import ToolPolicy, adecide, decide
 
 
-def work(order: dict[str, Any], pipe: int) -> None:
+def work(report: warm.Report, **order: Any) -> None:
     """Ask the agent something, or go on by the thread's id alone, or answer what it asked."""
-
-    def report(kind: str, **fields: Any) -> None:
-        os.write(pipe, json.dumps({"kind": kind, **fields}).encode() + b"\n")
-
     root, durability = Path(order["root"]), order["durability"]
     own_task = order["shape"] != "tool_node"  # a ToolNode of one's own stores the results of all calls at once
     before = []
@@ -67,25 +56,5 @@ def work(order: dict[str, Any], pipe: int) -> None:
             report("end", messages=[plain(message) for message in result["messages"]])
 
 
-def obey(order: dict[str, Any]) -> dict[str, Any]:
-    """Fork a process for an order and tell how it ended."""
-    reader, writer = os.pipe()
-    if (pid := os.fork()) == 0:
-        os.close(reader)
-        signal.alarm(30)  # a process that hangs fails its own test only
-        try:
-            work(order, writer)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    os.close(writer)
-    with open(reader, "rb") as lines:
-        reports = [json.loads(line) for line in lines]
-    _, status = os.waitpid(pid, 0)
-    return {"code": os.waitstatus_to_exitcode(status), "reports": reports}
-
-
 if __name__ == "__main__":
-    for line in sys.stdin:
-        print(json.dumps(obey(json.loads(line))), flush=True)  # noqa: T201 (stdout is how it answers)
+    warm.serve(functools.partial(warm.run, work))

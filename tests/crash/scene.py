@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import threading
 import uuid
 from typing import TYPE_CHECKING, Any
 
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
+from scripted import ChatModel
+from warm import die
 
 from langgraph_jsonl_checkpoint import JsonlSaver, SessionMiddleware, ToolGuard, ToolPolicy, inject
 
@@ -62,7 +61,7 @@ class Places:
             for name, event in self._before.items():
                 if not event.wait(10):
                     raise TimeoutError(name)
-            os.kill(os.getpid(), signal.SIGKILL)
+            die()
 
     async def adie_at(self, place: str, tool: str) -> None:
         """The same on an event loop, which goes on until then."""
@@ -126,27 +125,19 @@ def watched(places: Places, root: Path) -> JsonlSaver:
     return Watched(root)
 
 
-class Model(BaseChatModel):
+class Model(ChatModel):
     """Asks for both tools at once, unless it sees that it has; then it is done."""
 
     report: Any
 
-    @property
-    def _llm_type(self) -> str:
-        return "scripted"
-
-    def bind_tools(self, tools: Any, **_: Any) -> Model:
-        """The script knows its tools."""
-        return self
-
-    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+    def answer(self, messages: list[BaseMessage]) -> AIMessage:
+        """Both calls, or the end."""
         self.report("model", messages=[plain(message) for message in messages])
-        answer = AIMessage("done")
-        if not any(isinstance(message, AIMessage) for message in messages):
-            # A provider gives each request ids of its own.
-            calls = [{"name": tool, "args": args, "id": f"{tool}-{uuid.uuid4()}"} for tool, args in ARGS.items()]
-            answer = AIMessage("", tool_calls=calls)
-        return ChatResult(generations=[ChatGeneration(message=answer)])
+        if any(isinstance(message, AIMessage) for message in messages):
+            return AIMessage("done")
+        # A provider gives each request ids of its own.
+        calls = [{"name": tool, "args": args, "id": f"{tool}-{uuid.uuid4()}"} for tool, args in ARGS.items()]
+        return AIMessage("", tool_calls=calls)
 
 
 def plain(message: BaseMessage) -> dict[str, Any]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import warm
 
 from guard.scene import CHARGE, CONFIG, Effects, Model, build
 from langgraph_jsonl_checkpoint import JsonlSaver, ToolPolicy
@@ -19,40 +17,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Program:
-    """The program in its warm process."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "guard.program"],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-
-    def order(self, **order: Any) -> dict[str, Any]:
-        """Give an order, and wait for the answer."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
-        return answer
-
-    def close(self) -> None:
-        """End the warm process: its orders are over."""
-        self._process.communicate()
-
-
 class Place:
     """A folder with the sessions and the tools' effects; processes come and go in it.
 
     A `process` is one of the program's. A `graph` is in the test's own process, on a saver that it makes.
     """
 
-    def __init__(self, program: Program, root: Path) -> None:
+    def __init__(self, program: warm.Program, root: Path) -> None:
         self._program = program
         self._savers: list[JsonlSaver] = []
         self._waiting: set[int] = set()
@@ -156,15 +127,15 @@ class Place:
 
 
 @pytest.fixture(scope="session")
-def program() -> Iterator[Program]:
+def program() -> Iterator[warm.Program]:
     """The warm program."""
-    program = Program()
+    program = warm.Program("guard.program")
     yield program
     program.close()
 
 
 @pytest.fixture
-def place(program: Program, tmp_path: Path) -> Iterator[Place]:
+def place(program: warm.Program, tmp_path: Path) -> Iterator[Place]:
     """An empty place."""
     os.mkfifo(tmp_path / "pipe")
     place = Place(program, tmp_path)

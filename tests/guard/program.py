@@ -1,31 +1,28 @@
-"""The program whose processes die in a tool: imports once, reads orders on stdin, forks a process for each.
+"""The warm program of the guard tests, whose processes die in a tool, or wait in one.
 
-It starts no thread itself, so that forking is safe. An order is one line of JSON, the options of `work`. The answer
-is what the process reported first, or how it ended; a process that waits in a tool goes on meanwhile.
+An order is the options of `work`. The answer is how its process ended and what it reported, or what it reported
+until then when it waits in a tool. Such a process goes on meanwhile; its id is an order to wait for its end.
 """
 
 from __future__ import annotations
 
 import functools
-import json
-import os
-import signal
 import sys
 import threading
-import traceback
 from pathlib import Path
 from typing import Any
 
+import warm
 from langgraph.types import Command, interrupt
 
 from guard.scene import CONFIG, PAY, Effects, Finished, Model, build, go
 from langgraph_jsonl_checkpoint import JsonlSaver, SessionRecorder, ToolPolicy, decide
 
-READY = "ready"
+WAITS = "waits"
 
 
 def work(
-    report: Any,
+    report: warm.Report,
     *,
     root: str,
     rounds: list[list[dict[str, Any]]],
@@ -73,7 +70,7 @@ def work(
         there.wait()
         for other in after:
             finished.wait_for(other)
-        os.kill(os.getpid(), signal.SIGKILL)
+        warm.die()
 
     def ask(tool: str) -> Any:
         # ToolNode gives up the calls that have not begun when one of them asks.
@@ -86,7 +83,7 @@ def work(
         raise RuntimeError("the bank hung up")
 
     def hold() -> None:
-        report(READY)
+        report(WAITS)
         with open(folder / "pipe", "rb") as pipe:
             pipe.read(1)
 
@@ -111,39 +108,21 @@ def work(
             given = Command(resume=answer)
         recorder = [SessionRecorder(saver, policy=ToolPolicy(**policy))] if records else []
         go(graph, given, {**CONFIG, "callbacks": recorder}, **way)
+    sys.exit()  # a process that ends in good order gives its lock back
 
 
 def obey(order: dict[str, Any]) -> dict[str, Any]:
-    """Fork a process for an order; what it reports first."""
-    reader, writer = os.pipe()
-    if (pid := os.fork()) == 0:
-        os.close(reader)
-
-        def report(what: str) -> None:
-            os.write(writer, what.encode() + b"\n")
-
-        try:
-            work(report, **order)
-        except BaseException as error:
-            traceback.print_exc()
-            report(f"{type(error).__name__}: {error}")
-            os._exit(1)
-        # Not `_exit`: a process that ends in good order gives its lock back.
-        sys.exit(0)
-    os.close(writer)
-    with open(reader) as lines:
-        line = lines.readline().strip()
-    return {"pid": pid, "said": line, "code": None if line == READY else end(pid)}
-
-
-def end(pid: int) -> int:
-    """Wait for a process to end; how it did."""
-    _, status = os.waitpid(pid, 0)
-    return os.waitstatus_to_exitcode(status)
+    """Start a process, or wait for one."""
+    if "pid" in order:
+        return {"code": warm.end(order["pid"])}
+    pid, coming = warm.fork(work, order)
+    reports = []
+    for report in coming:
+        reports.append(report)
+        if report["kind"] == WAITS:
+            return {"pid": pid, "code": None, "reports": reports}
+    return {"pid": pid, "code": warm.end(pid), "reports": reports}
 
 
 if __name__ == "__main__":
-    for line in sys.stdin:
-        order = json.loads(line)
-        answer = {"code": end(order["pid"])} if "pid" in order else obey(order)
-        print(json.dumps(answer), flush=True)  # noqa: T201 (stdout is how it answers)
+    warm.serve(obey)

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware, ToolRetryMiddleware
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import StructuredTool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import Field
+from scripted import ChatModel
 
 from langgraph_jsonl_checkpoint import SessionMiddleware, ToolGuard, inject
 
@@ -50,7 +49,7 @@ def review(mode: str | None) -> HumanInTheLoopMiddleware:
     )
 
 
-class Model(BaseChatModel):
+class Model(ChatModel):
     """Asks for the calls of one round after the other; it counts them by the messages that it sees.
 
     With `fresh_ids` each request has call ids of its own, as a provider's has.
@@ -60,22 +59,14 @@ class Model(BaseChatModel):
     fresh_ids: bool = False
     requests: list[list[BaseMessage]] = Field(default_factory=list)
 
-    @property
-    def _llm_type(self) -> str:
-        return "scripted"
-
-    def bind_tools(self, tools: Any, **_: Any) -> Model:
-        """The script knows its tools."""
-        return self
-
-    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+    def answer(self, messages: list[BaseMessage]) -> AIMessage:
+        """The next round, or the end."""
         self.requests.append(list(messages))
         done = sum(isinstance(m, AIMessage) and bool(m.tool_calls) for m in messages)
         calls = [{**call} for call in self.rounds[done]] if done < len(self.rounds) else []
         for call in calls if self.fresh_ids else ():
             call["id"] = f"{call['id']}-{uuid.uuid4()}"
-        answer = AIMessage("" if calls else "done", tool_calls=calls)
-        return ChatResult(generations=[ChatGeneration(message=answer)])
+        return AIMessage("" if calls else "done", tool_calls=calls)
 
 
 class Effects:

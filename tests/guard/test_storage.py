@@ -108,9 +108,9 @@ def test_a_checkpoint_that_cannot_be_stored_starts_nothing(
     """Under `async` durability the run learns late that its put failed; the call learns it before it starts."""
 
     class Filling(Model):
-        def _generate(self, *args: Any, **options: Any) -> Any:
+        def answer(self, messages: Any) -> Any:
             disk.fill()
-            return super()._generate(*args, **options)
+            return super().answer(messages)
 
     saver = place.saver()
     model = Filling(rounds=[[CHARGE]])

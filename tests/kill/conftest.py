@@ -2,50 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import signal
-import subprocess
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from bare import records
-from script import CONFIG, END, THREAD, plain, rest
+import warm
+from warm import Run
 
+from kill.bare import records
+from kill.script import CONFIG, END, THREAD, plain, rest
 from langgraph_jsonl_checkpoint import JsonlSaver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
 
-class Run(NamedTuple):
-    """How a process of the program ended, and what it had reported until then."""
-
-    code: int
-    reports: list[dict[str, Any]]
-
-    def of(self, kind: str) -> list[dict[str, Any]]:
-        """The reports of one kind."""
-        return [report for report in self.reports if report["kind"] == kind]
-
-    @property
-    def killed(self) -> bool:
-        """Whether it was killed; it never fails."""
-        assert self.code in (0, -signal.SIGKILL)
-        return self.code != 0
-
-
-class Program:
-    """The program in its warm process; each `run` is a process of its own, forked from it."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("program.py"))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+class Program(warm.Program):
+    """The program; each `run` is a process of its own."""
 
     def run(
         self,
@@ -65,15 +38,7 @@ class Program:
         With `call`, the name of a method of the saver and its arguments, do that alone.
         """
         order = {key: value for key, value in locals().items() if key not in ("self", "root")}
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({**order, "root": str(root)}) + "\n")
-        self._process.stdin.flush()
-        return Run(**json.loads(self._process.stdout.readline()))
-
-    def close(self) -> None:
-        """End the warm process: its orders are over."""
-        self._process.communicate()
+        return Run(**self.order(**order, root=str(root)))
 
     def check_acknowledged(self, root: Path, run: Run) -> None:
         """Everything that `put` and `put_writes` had returned for can be read."""
@@ -114,6 +79,6 @@ class Program:
 @pytest.fixture(scope="session")
 def program() -> Iterator[Program]:
     """The warm program."""
-    program = Program()
+    program = Program("kill.program")
     yield program
     program.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from bare import frames, records
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.channels.delta import DeltaChannel
 from langgraph.graph import START, StateGraph
@@ -13,6 +12,7 @@ from langgraph.graph.message import _messages_delta_reducer, add_messages
 from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
+from kill.bare import frames, records
 from langgraph_jsonl_checkpoint import JsonlSaver
 
 if TYPE_CHECKING:

@@ -7,14 +7,13 @@ returned. SIGKILL runs no handler and flushes nothing; what the kernel has taken
 from __future__ import annotations
 
 import os
-import signal
 import threading
 from typing import TYPE_CHECKING, Any
 
+from warm import die
+
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-write = os.write  # as it is, for what is no part of the log
 
 _counting = threading.Lock()
 _point = ""
@@ -36,11 +35,6 @@ def reached(point: str) -> bool:
     with _counting:
         _left -= 1
         return _left == 0
-
-
-def die() -> None:
-    """End this process as an out-of-memory killer does."""
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def die_at(point: str) -> None:

@@ -1,34 +1,29 @@
-"""The program that the kill tests kill.
-
-A process costs a second of imports, and the tests need hundreds. So this program imports once, reads orders
-on stdin (one JSON line each), forks a process for each, and answers on stdout how that process ended and what
-it had reported until then. It starts no thread itself, so that forking is safe.
-"""
+"""The warm program of the kill tests; an order is where its process dies, or when it is killed."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
-import sys
 import time
-import traceback
 from typing import TYPE_CHECKING, Any
 
-import kernel
+import warm
+
+from kill import kernel
 
 kernel.watch()
 
-from script import CONFIG, INPUT, build, plain  # noqa: E402 (the points come first)
-
+from kill.script import CONFIG, INPUT, build, plain  # noqa: E402 (the points come first)
 from langgraph_jsonl_checkpoint import JsonlSaver  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
+
+    from warm import Report
 
 
-def reporting(order: dict[str, Any], report: Callable[..., None]) -> JsonlSaver:
+def reporting(order: dict[str, Any], report: Report) -> JsonlSaver:
     """The saver, except that each call is a point to die at and is reported when it has returned."""
 
     def put_returned(checkpoint: Any) -> None:
@@ -67,12 +62,8 @@ def reporting(order: dict[str, Any], report: Callable[..., None]) -> JsonlSaver:
     return Reporting(order["root"], fsync=order["fsync"], restore_memory="never")
 
 
-def work(order: dict[str, Any], pipe: int) -> None:
+def work(report: Report, **order: Any) -> None:
     """Start the thread, or go on with it by its id alone; or make the one call of the saver that is ordered."""
-
-    def report(kind: str, **fields: Any) -> None:
-        # Shorter than PIPE_BUF: it arrives whole or not at all.
-        kernel.write(pipe, json.dumps({"kind": kind, **fields}).encode() + b"\n")
 
     def synced(status: os.stat_result) -> None:
         report("synced", inode=status.st_ino, size=status.st_size)
@@ -93,28 +84,15 @@ def work(order: dict[str, Any], pipe: int) -> None:
 
 
 def obey(order: dict[str, Any]) -> dict[str, Any]:
-    """Fork a process for an order, kill it if the order names a moment, and tell how it ended."""
-    reader, writer = os.pipe()
-    if (pid := os.fork()) == 0:
-        os.close(reader)
-        try:
-            work(order, writer)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    os.close(writer)
-    reports = []
-    with open(reader, "rb") as lines:
-        for line in lines:
-            reports.append(json.loads(line))
-            if len(reports) == order["kill_after"]:
-                time.sleep(order["delay"])
-                os.kill(pid, signal.SIGKILL)
-    _, status = os.waitpid(pid, 0)
-    return {"code": os.waitstatus_to_exitcode(status), "reports": reports}
+    """Have an order worked on; kill its process if the order names a moment."""
+
+    def on_report(pid: int, number: int) -> None:
+        if number == order["kill_after"]:
+            time.sleep(order["delay"])
+            os.kill(pid, signal.SIGKILL)
+
+    return warm.run(work, order, on_report)
 
 
 if __name__ == "__main__":
-    for line in sys.stdin:
-        print(json.dumps(obey(json.loads(line))), flush=True)  # noqa: T201 (stdout is how it answers)
+    warm.serve(obey)

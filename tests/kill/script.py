@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from langchain.agents import create_agent
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from scripted import ChatModel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
     from langgraph.graph.state import CompiledStateGraph
+    from warm import Report
 
 ROUNDS = 2
 KEYS = [f"{side}-{number}" for number in range(ROUNDS) for side in ("left", "right")]
@@ -32,29 +30,21 @@ END = [
 ]
 
 
-class Model(BaseChatModel):
+class Model(ChatModel):
     """Asks for two lookups at once in each round, then sums up."""
 
     report: Any
 
-    @property
-    def _llm_type(self) -> str:
-        return "scripted"
-
-    def bind_tools(self, tools: Any, **_: Any) -> Model:
-        """The script knows its tools."""
-        return self
-
-    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+    def answer(self, messages: list[BaseMessage]) -> AIMessage:
+        """The next two calls, or the end."""
         results = [message.text for message in messages if isinstance(message, ToolMessage)]
         self.report("model")
         keys = KEYS[len(results) : len(results) + 2]
         calls = [{"name": "lookup", "args": {"key": key}, "id": key, "type": "tool_call"} for key in keys]
-        answer = AIMessage("" if calls else "found " + " ".join(results), tool_calls=calls)
-        return ChatResult(generations=[ChatGeneration(message=answer)])
+        return AIMessage("" if calls else "found " + " ".join(results), tool_calls=calls)
 
 
-def build(saver: BaseCheckpointSaver[Any], report: Callable[..., None]) -> CompiledStateGraph[Any, Any, Any, Any]:
+def build(saver: BaseCheckpointSaver[Any], report: Report) -> CompiledStateGraph[Any, Any, Any, Any]:
     """The agent on a saver; it reports each call of the model and of the tool."""
 
     def lookup(key: str) -> str:

@@ -7,15 +7,15 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from bare import frames
-from script import THREAD
 
+from kill.bare import frames
+from kill.script import THREAD
 from langgraph_jsonl_checkpoint import JsonlSaver
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Program
+    from kill.conftest import Program
 
 # Each point, and how often a run comes to it at least. A change is a name that comes or goes, or a cut.
 KERNEL = {

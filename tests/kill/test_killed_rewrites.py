@@ -9,20 +9,21 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conversations import THREADS, build, config, fill, log_of, look, resume, tear, texts, turn, whole
 from langgraph.checkpoint.base import empty_checkpoint
-from script import plain
-from test_kill_points import KERNEL
 
+from kill.conversations import THREADS, build, config, fill, log_of, look, resume, tear, texts, turn, whole
+from kill.script import plain
+from kill.test_kill_points import KERNEL
 from langgraph_jsonl_checkpoint import JsonlSaver, SessionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from conftest import Program
-    from conversations import Seen
     from langchain_core.runnables import RunnableConfig
+
+    from kill.conftest import Program
+    from kill.conversations import Seen
 
 # The call, the threads that it changes, and how often it comes to a kernel point at least.
 CALLS: dict[str, tuple[list[Any], list[str], int]] = {

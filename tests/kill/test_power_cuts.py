@@ -11,14 +11,16 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from script import THREAD
 
+from kill.script import THREAD
 from langgraph_jsonl_checkpoint import JsonlSaver
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Program, Run
+    from warm import Run
+
+    from kill.conftest import Program
 
 LOST = {
     "gone": lambda unsynced: b"",

@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Program
+    from kill.conftest import Program
 
 KILLS = 200
 SLOWEST = 0.004  # seconds between two reports of a run, on a slow disk

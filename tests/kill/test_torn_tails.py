@@ -7,11 +7,11 @@ import random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-from bare import frames, records
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.base import CheckpointTuple, empty_checkpoint
-from script import CONFIG, END, INPUT, THREAD, build, plain, rest
 
+from kill.bare import frames, records
+from kill.script import CONFIG, END, INPUT, THREAD, build, plain, rest
 from langgraph_jsonl_checkpoint import CorruptSessionError, JsonlSaver
 
 if TYPE_CHECKING:

@@ -1,67 +1,45 @@
-"""The warm process, and the directory that its children work on."""
+"""The warm program, and the directory that its processes work on."""
 
 from __future__ import annotations
 
-import json
 import signal
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import warm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
-class Program:
-    """Each job is a process of its own, forked from the warm one."""
+class Program(warm.Program):
+    """Each job is a process of its own."""
 
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "restore.program"],
-            cwd=Path(__file__).parent.parent,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def _do(self, job: str, given: dict[str, Any]) -> tuple[int, list[dict[str, Any]]]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"job": job, "given": given}) + "\n")
-        self._process.stdin.flush()
-        done = json.loads(self._process.stdout.readline())
-        return done["code"], done["reports"]
+    def _do(self, job: str, root: Path, given: dict[str, Any]) -> warm.Run:
+        return warm.Run(**self.order(job=job, root=str(root), **given))
 
     def run(self, job: str, root: Path, **given: Any) -> list[dict[str, Any]]:
         """Do a job in a process that ends in good order; what it reported."""
-        code, reports = self._do(job, {"root": str(root), **given})
+        code, reports = self._do(job, root, given)
         assert code == 0, reports
         return reports
 
     def kill(self, job: str, root: Path, **given: Any) -> list[dict[str, Any]]:
         """Do a job in a process that is killed in it; what it had reported until then."""
-        code, reports = self._do(job, {"root": str(root), **given})
+        code, reports = self._do(job, root, given)
         assert code == -signal.SIGKILL, reports
         return reports
 
     def try_to_kill(self, job: str, root: Path, **given: Any) -> bool:
         """Do a job in a process that is killed, or is done before it comes to that; whether it was killed."""
-        code, reports = self._do(job, {"root": str(root), **given})
-        assert code in (0, -signal.SIGKILL), reports
-        return code != 0
-
-    def close(self) -> None:
-        """End the warm process: its orders are over."""
-        self._process.communicate()
+        return self._do(job, root, given).killed
 
 
 @pytest.fixture(scope="session")
 def program() -> Iterator[Program]:
-    """The warm process."""
-    program = Program()
+    """The warm program."""
+    program = Program("restore.program")
     yield program
     program.close()
 

@@ -9,6 +9,7 @@ from langchain.agents.middleware import TodoListMiddleware
 from langchain_core.messages import HumanMessage, ToolMessage
 from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
+from warm import die
 
 from langgraph_jsonl_checkpoint import JsonlSaver, resume_or_invoke
 from restore.scene import (
@@ -18,20 +19,20 @@ from restore.scene import (
     agent,
     asks,
     config,
-    die,
     dies,
     fails,
     gives,
     hand_written,
     named,
     plain,
-    report,
     said,
     talk,
     waits,
 )
 
 if TYPE_CHECKING:
+    from warm import Report
+
     from restore.scene import Graph
 
 CALLS = asks(("call-1", "lookup", {"what": "order 7"}), ("call-2", "charge_card", {"what": "40 EUR"}))
@@ -51,7 +52,7 @@ def order(saver: JsonlSaver, shape: str, **options: Any) -> Graph:
 
 
 def die_in_tool(
-    _: int, root: str, shape: str = "create_agent", durability: str = "sync", input_id: str = "", **options: Any
+    _: Report, root: str, shape: str = "create_agent", durability: str = "sync", input_id: str = "", **options: Any
 ) -> None:
     """Die in charge_card, when lookup, which the model asked for with it, has ended."""
     given = config(input_id=input_id) if input_id else config()
@@ -59,7 +60,7 @@ def die_in_tool(
     order(JsonlSaver(root), shape, **options).invoke(said("please pay order 7", "u1"), given, durability=durability)
 
 
-def die_with_much(_: int, root: str) -> None:
+def die_with_much(_: Report, root: str) -> None:
     """Die in charge_card, behind a long goal and 200 failures of each kind of text."""
     failing = [(f"f{n}", "fail", {"what": f"part {n} of the shop"}) for n in range(200)]
     todos = {"todos": [{"content": f"todo {n}", "status": "pending"} for n in range(100)]}
@@ -83,7 +84,7 @@ class Watched(JsonlSaver):
             self.written.set()
 
 
-def die_unwatched(_: int, root: str, shape: str) -> None:
+def die_unwatched(_: Report, root: str, shape: str) -> None:
     """Die in charge_card, of which no hook records anything; lookup's task is over, where it has one of its own."""
     saver = Watched(root)
 
@@ -100,7 +101,7 @@ def die_unwatched(_: int, root: str, shape: str) -> None:
     graph.invoke(said("please pay order 7", "u1"), config(), durability="sync")
 
 
-def pause_unwatched(_: int, root: str, how: str) -> None:
+def pause_unwatched(_: Report, root: str, how: str) -> None:
     """Stop before the tools and end in good order, or die there."""
     with JsonlSaver(root) as saver:
         graph = agent(
@@ -115,16 +116,16 @@ def pause_unwatched(_: int, root: str, how: str) -> None:
             die()
 
 
-def read(pipe: int, root: str) -> None:
+def read(report: Report, root: str) -> None:
     """Look at the thread from another process."""
     with JsonlSaver(root) as saver:
         state = saver.resume_state(THREAD)
     calls = {call.tool_call_id: call.status for call in state.tool_calls}
-    report(pipe, calls=calls, crashed=state.crashed, ended=state.ended)
+    report("thread", calls=calls, crashed=state.crashed, ended=state.ended)
 
 
 def die_in_model(
-    _: int, root: str, thread: str = THREAD, restore_memory: str = "crashed", state: str = "plain"
+    _: Report, root: str, thread: str = THREAD, restore_memory: str = "crashed", state: str = "plain"
 ) -> None:
     """Answer once, then die in the answer to a second message."""
     with JsonlSaver(root, restore_memory=restore_memory) as saver:  # type: ignore[arg-type]
@@ -133,7 +134,7 @@ def die_in_model(
         graph.invoke(said("go on with the lexer, please", "u2"), config(thread), durability="sync")
 
 
-def wait_and_die(_: int, root: str) -> None:
+def wait_and_die(_: Report, root: str) -> None:
     """Let a tool ask a human, then die."""
     graph = agent(JsonlSaver(root), [asks(("call-1", "ask", {"what": "sure?"})), "done"], [waits("ask")])
     graph.invoke(said("please ask me first"), config(), durability="sync")
@@ -188,12 +189,12 @@ class Unfinished(JsonlSaver):
             self.written.set()
 
 
-def die_before_the_end(_: int, root: str) -> None:
+def die_before_the_end(_: Report, root: str) -> None:
     """Die when all tasks of a run have stored their writes."""
     resume_or_invoke(buyer(Unfinished(root)), said("buy 1"), config(), input_id="1", durability="sync")
 
 
-def apply_input(_: int, root: str, text: str, input_id: str, durability: str, when: str, count: int) -> None:
+def apply_input(_: Report, root: str, text: str, input_id: str, durability: str, when: str, count: int) -> None:
     """Have an input applied by an agent with a tool; die before or after the count-th append."""
     with Counting(root) as saver:
         saver.place = (when, count)
@@ -207,23 +208,23 @@ def buyer(saver: JsonlSaver) -> Graph:
     return agent(saver, script, [named("lookup", lambda what: f"found {what}")])
 
 
-def crash_often(pipe: int, root: str, turn: int) -> None:
+def crash_often(report: Report, root: str, turn: int) -> None:
     """One more turn; if its number is odd it dies in the model's answer, if not it tells what the model was asked."""
     requests: list[Any] = []
     with JsonlSaver(root) as saver:
         graph = talk(saver, [die if turn % 2 else f"answer {n}" for n in range(turn + 1)], requests=requests)
         given = {"messages": [HumanMessage(f"message {turn} has some words", id=f"u{turn}")]}
         graph.invoke(given, config(), durability="sync")
-    report(pipe, memories=sum("<session-memory>" in m.text for request in requests for m in request))
+    report("requests", memories=sum("<session-memory>" in m.text for request in requests for m in request))
 
 
-def resume_and_die(_: int, root: str) -> None:
+def resume_and_die(_: Report, root: str) -> None:
     """Go on with a killed thread, and die in the same place."""
     with JsonlSaver(root) as saver:
         talk(saver, ["hello", die]).invoke(None, config())
 
 
-def die_without_messages(_: int, root: str) -> None:
+def die_without_messages(_: Report, root: str) -> None:
     """Die in a graph whose `messages` are no messages."""
 
     class State(TypedDict):

@@ -1,27 +1,20 @@
-"""What the restore tests look at: agents with a scripted model, and tools that say what they did.
-
-The model's next answer is the one whose place in the script is the number of AIMessages that it is shown, so a
-resumed process goes on in the script where the last one was killed.
-"""
+"""What the restore tests look at: agents with a scripted model, and tools that say what they did."""
 
 from __future__ import annotations
 
-import json
-import os
-import signal
 from typing import TYPE_CHECKING, Annotated, Any
 
 from langchain.agents import create_agent
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import ToolException, tool
 from langgraph.channels.delta import DeltaChannel
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import _messages_delta_reducer, add_messages
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import interrupt
+from scripted import ScriptedModel
 from typing_extensions import TypedDict
+from warm import die
 
 from langgraph_jsonl_checkpoint import SessionMiddleware, ToolGuard, ToolPolicy, inject
 
@@ -60,36 +53,6 @@ def said(text: str, name: str | None = None) -> dict[str, list[BaseMessage]]:
 def asks(*calls: tuple[str, str, dict[str, Any]], text: str = "") -> AIMessage:
     """An answer of the model that calls tools: (id, name, arguments)."""
     return AIMessage(text, tool_calls=[{"id": call, "name": name, "args": args} for call, name, args in calls])
-
-
-class Model(BaseChatModel):
-    """Answers as its script says, and keeps what it was asked."""
-
-    script: Any
-    requests: Any = None
-
-    @property
-    def _llm_type(self) -> str:
-        return "scripted"
-
-    def bind_tools(self, tools: Any, **_: Any) -> Model:
-        """The script knows its tools."""
-        return self
-
-    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
-        if self.requests is not None:
-            self.requests.append(list(messages))
-        answer = self.script[sum(isinstance(message, AIMessage) for message in messages)]
-        if isinstance(answer, str):
-            answer = AIMessage(answer)
-        elif callable(answer):
-            answer = answer()
-        return ChatResult(generations=[ChatGeneration(message=answer.model_copy(deep=True))])
-
-
-def die() -> None:
-    """End this process as an out-of-memory killer does."""
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def dies(name: str, returns: str = "") -> Any:
@@ -149,7 +112,7 @@ def agent(
 ) -> Graph:
     """An agent of create_agent."""
     hooks = [SessionMiddleware(policy=policy, memory=memory)] if hooked else []
-    model = Model(script=list(script), requests=requests)
+    model = ScriptedModel(script=list(script), requests=requests)
     return create_agent(model, list(tools), middleware=[*middleware, *hooks], checkpointer=saver, **options)
 
 
@@ -164,7 +127,7 @@ def hand_written(
     **options: Any,
 ) -> Graph:
     """A model node and a ToolNode; with a hook, the first uses `inject` and the second a ToolGuard."""
-    model = Model(script=list(script), requests=requests)
+    model = ScriptedModel(script=list(script), requests=requests)
     guard = ToolGuard(policy=POLICY)
 
     def ask(state: Any, config: RunnableConfig) -> Any:
@@ -185,8 +148,3 @@ def talk(saver: Any, answers: Sequence[str], **options: Any) -> Graph:
 def plain(messages: Iterable[BaseMessage]) -> list[tuple[str, str]]:
     """Messages as (type, text)."""
     return [(message.type, message.text) for message in messages]
-
-
-def report(pipe: int, **fields: Any) -> None:
-    """Tell whoever started this process."""
-    os.write(pipe, json.dumps(fields).encode() + b"\n")

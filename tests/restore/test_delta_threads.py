@@ -9,10 +9,11 @@ from cases.logs import text
 from langchain_core.messages import AIMessage, AnyMessage
 from langgraph.channels.delta import DeltaChannel
 from langgraph.graph.message import _messages_delta_reducer
+from scripted import ScriptedModel
 from typing_extensions import TypedDict
 
 from langgraph_jsonl_checkpoint import JsonlSaver
-from restore.scene import POLICY, THREAD, Delta, Model, Plain, asks, config, gives, hand_written, plain, said, talk
+from restore.scene import POLICY, THREAD, Delta, Plain, asks, config, gives, hand_written, plain, said, talk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,7 +110,7 @@ def deep(saver: Any, script: list[Any], requests: list[Any], tools: list[Any], *
     from langgraph_jsonl_checkpoint import SessionMiddleware
 
     return deepagents.create_deep_agent(
-        model=Model(script=script, requests=requests),
+        model=ScriptedModel(script=script, requests=requests),
         tools=tools,
         system_prompt="You build shops.",
         middleware=[SessionMiddleware(policy=POLICY)],
@@ -204,7 +205,7 @@ def test_a_deep_agents_subagent_is_recorded(root: Path) -> None:
 
     with JsonlSaver(root) as saver:
         sub = SUB | {
-            "model": Model(script=inner),
+            "model": ScriptedModel(script=inner),
             "tools": [gives("pay", OSError("no money"))],
             "middleware": [SessionMiddleware()],
         }

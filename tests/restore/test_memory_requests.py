@@ -11,9 +11,10 @@ from langchain.agents.middleware import AgentMiddleware, ModelRetryMiddleware
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangGraph reads the annotation
 from langgraph.graph import START, StateGraph
+from scripted import ScriptedModel
 
 from langgraph_jsonl_checkpoint import JsonlSaver, SessionMiddleware, inject
-from restore.scene import THREAD, Model, Plain, agent, asks, config, gives, hand_written, plain, said
+from restore.scene import THREAD, Plain, agent, asks, config, gives, hand_written, plain, said
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -251,5 +252,5 @@ def test_an_agent_without_a_saver_is_left_alone() -> None:
 def test_the_model_of_the_scene_keeps_what_it_was_asked() -> None:
     """Otherwise the tests above would look at nothing."""
     requests: list[Any] = []
-    Model(script=["a"], requests=requests).invoke([HumanMessage("hi")])
+    ScriptedModel(script=["a"], requests=requests).invoke([HumanMessage("hi")])
     assert plain(requests[0]) == [("human", "hi")]

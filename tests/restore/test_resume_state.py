@@ -169,8 +169,8 @@ def test_another_process_reads_a_living_run(program: Program, root: Path) -> Non
         agent(saver, [asks(("c", "act", {"what": "?"})), "done"], [act]).invoke(said("do it"), config())
         seen += program.run("read", root)
     assert seen == [
-        {"calls": {"c": "running"}, "crashed": False, "ended": None},
-        {"calls": {"c": "completed"}, "crashed": False, "ended": "completed"},
+        {"kind": "thread", "calls": {"c": "running"}, "crashed": False, "ended": None},
+        {"kind": "thread", "calls": {"c": "completed"}, "crashed": False, "ended": "completed"},
     ]
 
 
