@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.errors import (
     DeletedSessionError,
     SessionError,
@@ -59,13 +60,27 @@ class Ledger:
         self._sessions.peek(self.thread_id).hooked = True
 
     def holds(self, ns: str, checkpoint_id: str) -> bool:
-        """Whether a checkpoint is in the log.
+        """Whether a checkpoint is in the log, or will never come into it.
 
         Raises:
             ToolLogError: Something of this run could not be stored, so it will not come.
         """
         with self.followed() as session:
-            return session.checkpoints.get(ns, checkpoint_id) is not None
+            if upstream.graph_of(ns) in session.left_out:
+                return True
+            while session.checkpoints.get(ns, checkpoint_id) is None:
+                if not ns:
+                    return False
+                ns = upstream.parent_namespace(ns)  # a @task's calls come from the checkpoint of its entrypoint
+            return True
+
+    def leaves_out(self, ns: str) -> bool:
+        """Whether nothing of a subgraph comes into this log; from now on nobody waits for it."""
+        with self._sessions.use(self.thread_id) as session:
+            if ns in session.checkpoints.namespaces():
+                return False
+            session.left_out.add(upstream.graph_of(ns))
+            return True
 
     @contextlib.contextmanager
     def followed(self) -> Iterator[Session]:
@@ -98,12 +113,22 @@ class Ledger:
 
     # --- before a call
 
-    def questions(self, visits: Sequence[Visit]) -> tuple[list[Question], int]:
-        """What is to be asked about the calls of one task, and how many of the task's answers were used before."""
+    def questions(self, visits: Sequence[Visit]) -> tuple[list[Question], int, Any]:
+        """What is to be asked about the calls of one task.
+
+        Returns:
+            The questions; how many of the task's answers are used; and the last answer that was given to a run as a
+            whole, if it came before these calls were started or asked about, so that it says nothing about them.
+        """
         with self.followed() as session:
             rules = self._rules(session)
             found = [q for visit in visits if (q := rules.question(visit)) is not None]
-            return found, session.tools.spent(visits[0].key[0])
+            spent = session.tools.spent(visits[0].key[0])
+            asked = [call.asked_at for call in session.tools.of_task(visits[0].key[0])]
+            answer = session.checkpoints.answer
+            is_stale = answer is not None and answer[0] < max(asked, default=-1)
+            thaw = Thawer(session.book, self._serde)
+            return found, spent, thaw.value(answer[1]) if answer is not None and is_stale else None
 
     def ask(self, questions: Sequence[Question], spent: int) -> None:
         """Record that a human is asked now, when `spent` answers of the task were used."""
@@ -120,7 +145,13 @@ class Ledger:
         self._append(make, sync=True, checkpoint=questions[0].visit.checkpoint)
 
     def enter(
-        self, visit: Visit, decisions: Mapping[str, tuple[str, str]], on_uncertain: OnUncertain | None, spent: int
+        self,
+        visit: Visit,
+        decisions: Mapping[str, tuple[str, str]],
+        on_uncertain: OnUncertain | None,
+        spent: int,
+        *,
+        again: bool = False,
     ) -> Judgement:
         """What is to be done with a call; if it runs, `started` is in the log (and on the disk, by its effect).
 
@@ -130,6 +161,7 @@ class Ledger:
             on_uncertain: What to do with an uncertain call that nobody decided upon; None if the caller can neither
                 ask nor give the tool another result.
             spent: How many answers of the task are used.
+            again: Whether whatever stands around the tool has seen its result, and wants another attempt.
 
         Raises:
             ToolLogError: The log cannot be written; the call is not started.
@@ -141,7 +173,7 @@ class Ledger:
 
         def make(page: Page, session: Session) -> list[records.Record]:
             nonlocal judged
-            judged = self._rules(session).judge(visit, decisions.get(visit.key[1]), on_uncertain)
+            judged = self._rules(session).judge(visit, decisions.get(visit.key[1]), on_uncertain, again=again)
             made: list[records.Record] = []
             if judged.is_new:
                 made.append(_requested(visit, page.text(args), judged.orphan))
@@ -163,7 +195,15 @@ class Ledger:
         assert judged is not None  # noqa: S101 - make has run
         return judged
 
-    def leave(self, visit: Visit, status: str, error: BaseException | None = None, *, result: Any = None) -> None:
+    def leave(
+        self,
+        visit: Visit,
+        status: str,
+        error: BaseException | None = None,
+        *,
+        result: Any = None,
+        waits_for: int | None = None,
+    ) -> None:
         """Record how a call ended.
 
         Args:
@@ -171,6 +211,7 @@ class Ledger:
             status: "completed", "failed", "cancelled" or "paused".
             error: What it raised.
             result: What the model is told, if anything.
+            waits_for: The number of the task's answer that it waits for, if it is paused.
 
         Raises:
             ToolLogError: The log cannot be written. The call is uncertain now.
@@ -180,13 +221,15 @@ class Ledger:
                 part = None if result is None else self._freeze(result)
             except ToolLogError as unfit:
                 # The effect is there, its result cannot be kept: on resume somebody has to decide.
-                self._end(visit, "failed", None, unfit)
+                self._end(visit, "failed", None, unfit, None)
                 raise
-            self._end(visit, status, part, error)
+            self._end(visit, status, part, None if status == "paused" else error, waits_for)
         finally:
             self._sessions.running.discard((self.thread_id, *visit.key))
 
-    def _end(self, visit: Visit, status: str, result: Any, error: BaseException | None) -> None:
+    def _end(
+        self, visit: Visit, status: str, result: Any, error: BaseException | None, waits_for: int | None
+    ) -> None:
         said = None if error is None else f"{type(error).__name__}: {error}"[:_ERROR]
 
         def make(page: Page, _: Session) -> list[records.Record]:
@@ -196,6 +239,7 @@ class Ledger:
                     status,
                     result=records.NO_TEXT if result is None else page.text(result),
                     error=records.NO_TEXT if said is None else page.text(said),
+                    waits_for=waits_for,
                 )
             ]
 
@@ -213,10 +257,10 @@ class Ledger:
 
     def is_alive(self, call: Call) -> bool:
         """Whether whoever started a call's last attempt lives, and, if it is this saver, still runs it."""
-        writer = self._sessions.writer
-        if call.writer == writer.id and not call.end:
-            return self.is_running(call.key)
-        return writer.is_alive(call.writer)
+        if not call.end:
+            return self._sessions.runs(call.writer, (self.thread_id, *call.key))
+        # Whoever goes on with the saver that saw a call raise has seen it, too; anybody else has not.
+        return call.writer == self._sessions.writer.id
 
     def _rules(self, session: Session) -> Rules:
         return Rules(session, Thawer(session.book, self._serde), self.is_alive, self.is_running)
@@ -275,6 +319,7 @@ def _requested(visit: Visit, args: Any, orphan: Call | None) -> records.Tool:
         args=args,
         effect=visit.effect,
         check=visit.check,
+        elsewhere=visit.elsewhere,
         orphan=None if orphan is None else [tag_text(orphan.key[0]), tag_text(orphan.key[1])],
     )
 

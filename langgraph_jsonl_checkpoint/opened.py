@@ -60,6 +60,7 @@ class OpenedLog:
         writer: This saver as a writer.
         hooked: Whether a hook in this process records the thread's tool calls.
         failure: Why the last append failed; None if it did not, or the log was read since.
+        left_out: Subgraphs that store nothing here.
         recall: How far the session's memory has been derived.
         texts: The memory's text that each run was given first.
         parent: The thread whose agent started this one's, for the header of a new log.
@@ -78,6 +79,7 @@ class OpenedLog:
         self.identity = identity
         self.writer = writer
         self.hooked = False
+        self.left_out: set[str] = set()
         self.recall: Recall | None = None
         self.texts: list[tuple[object, str]] = []
         self.parent: dict[str, Any] = {}

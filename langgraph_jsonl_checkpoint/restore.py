@@ -238,16 +238,29 @@ class Restored:
         found: dict[str, ToolMessage] = {}
         for call in open_calls:
             name = call["id"] or ""
-            recorded = [c for c in session.tools.with_id(name) if c.name]
-            if recorded:
-                answer = self._answer(recorded[-1], call)
+            recorded = self._recorded(call)
+            if recorded is not None:
+                answer = self._answer(recorded, call)
             else:
                 if stored is None:
-                    stored = {m.tool_call_id: m for m in reversed(self._stored_results(ns, lineage))}
+                    left = lineage[:1] + self._left(ns, lineage)
+                    stored = {m.tool_call_id: m for m in reversed(self._stored_results(ns, left))}
                 answer = stored.get(name) or self._unrecorded_answer(ns, lineage, call)
             if answer is not None:
                 found[name] = answer
         return found
+
+    def _recorded(self, call: Any) -> Call | None:
+        """The record of an open call: the last with its id and arguments, or one that is open, too.
+
+        Ids are given twice; arguments may be changed on the way to the tool.
+        """
+        tools = self._session.tools
+        same = [c for c in tools.with_id(call["id"] or "") if c.name == call["name"]]
+        equal = [c for c in same if self._reader.thaw.value(c.args) == call["args"]]
+        is_open = {c.key for c in (*tools.unsettled(), *tools.undelivered(), *tools.decided())}
+        found = equal or [c for c in same if c.key in is_open or c.end == "paused"]
+        return found[-1] if found else None
 
     def _answer(self, recorded: Call, call: Any) -> ToolMessage | None:
         thaw = self._reader.thaw
@@ -275,19 +288,20 @@ class Restored:
             waits = [w for w in session.checkpoints.writes(ns, name) if w.channel == upstream.INTERRUPT]
             if waits:
                 return None
-        if self._were_hooked(ns, lineage):
+        fold, runs = session.checkpoints, session.runs
+        if all(runs.hooks.get(runs.writer_of(fold.seq(ns, name)), False) for name in self._left(ns, lineage)):
             return _message(call, f"{call['name']} was never started.")
         return _message(call, f"Outcome unknown: whether {call['name']} ran is not recorded.")
 
-    def _were_hooked(self, ns: str, lineage: Sequence[str]) -> bool:
-        """Whether a hook recorded the tool calls of every run that a new input left behind."""
-        fold, runs = self._session.checkpoints, self._session.runs
+    def _left(self, ns: str, lineage: Sequence[str]) -> list[str]:
+        """The checkpoints whose tasks a new input left behind."""
+        fold = self._session.checkpoints
+        found: list[str] = []
         for after, before in itertools.pairwise(lineage):
             newer, left = fold.get(ns, after), fold.get(ns, before)
-            was_left = newer is not None and newer.source == "input" and left is not None and left.next
-            if was_left and not runs.hooks.get(runs.writer_of(fold.seq(ns, before)), False):
-                return False
-        return True
+            if newer is not None and newer.source == "input" and left is not None and left.next:
+                found.append(before)
+        return found
 
 
 def lend(text: str, channels: dict[str, Any]) -> None:
@@ -299,8 +313,16 @@ def lend(text: str, channels: dict[str, Any]) -> None:
 
 def open_calls(messages: Sequence[BaseMessage]) -> list[Any]:
     """The tool calls of AIMessages that no ToolMessage behind them answers."""
-    answered = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
-    return [c for m in messages if isinstance(m, AIMessage) for c in m.tool_calls if c.get("id") not in answered]
+    found: list[Any] = []
+    answered: set[str] = set()
+    # From the end: an id that is given twice is answered behind the AIMessage that it stands in.
+    for message in reversed(messages):
+        if isinstance(message, ToolMessage):
+            answered.add(message.tool_call_id)
+        elif isinstance(message, AIMessage):
+            found[:0] = [call for call in message.tool_calls if call.get("id") not in answered]
+            answered = set()
+    return found
 
 
 def _uncertain(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:

@@ -122,10 +122,6 @@ class Restorer:
         """A thread's tool calls, for a hook that guards them."""
         return Ledger(self._sessions, self._serde(thread_id), thread_id, syncs=self._fsync != "never")
 
-    def announce(self) -> None:
-        """Say that a hook records the tool calls of all threads that this saver writes from now on."""
-        self._sessions.writer.hooked = True
-
     def shares(self, other: Any, thread_id: str) -> bool:
         """Whether another checkpointer keeps this thread in the same log."""
         return isinstance(other, Restorer) and other.path(thread_id) == self.path(thread_id)

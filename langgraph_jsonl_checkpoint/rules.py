@@ -19,6 +19,8 @@ from langgraph_jsonl_checkpoint.log import records
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import msgspec
+
     from langgraph_jsonl_checkpoint.folds.tool_calls import Decision, Effect, Key
     from langgraph_jsonl_checkpoint.session import Session
     from langgraph_jsonl_checkpoint.values.thaw import Thawer
@@ -34,22 +36,26 @@ class Visit:
     """A call that is about to run.
 
     Attributes:
-        key: Task and tool_call_id.
+        key: Task and id of the call in the log.
+        tool_call_id: Its id for the model. Of several calls with one id in a task the log numbers all but the first.
         name: The tool.
         args: Its arguments, as they will run.
         effect: What running it does.
         check: Whether its result says if the work is right.
         ns: Namespace of the checkpoint that leads to its task.
         checkpoint: Id of that checkpoint.
+        elsewhere: Whether its graph's checkpoints do not come into this log.
     """
 
     key: Key
+    tool_call_id: str
     name: str
     args: Any
     effect: Effect
     check: bool
     ns: str
     checkpoint: str | None
+    elsewhere: bool = False
 
 
 class Question(NamedTuple):
@@ -128,7 +134,9 @@ class Rules:
         self._is_alive = is_alive
         self._is_running = is_running
 
-    def judge(self, visit: Visit, said: tuple[str, str] | None, on_uncertain: OnUncertain | None) -> Judgement:
+    def judge(
+        self, visit: Visit, said: tuple[str, str] | None, on_uncertain: OnUncertain | None, *, again: bool
+    ) -> Judgement:
         """What is to be done with a call that is about to run.
 
         Args:
@@ -136,6 +144,7 @@ class Rules:
             said: What a human just said about it: (kind, message).
             on_uncertain: What to do with an uncertain call that nobody decided upon; None if the caller can neither
                 ask nor give the tool another result.
+            again: Whether whatever stands around the tool has seen its result, and wants another attempt.
 
         Raises:
             ToolCallRunningError: A live writer runs it.
@@ -144,9 +153,10 @@ class Rules:
         if self._is_running(visit.key):
             raise ToolCallRunningError(f"{_named(visit)} runs in this process at this moment")
         call = self._session.tools.get(visit.key) or Call(visit.key)
-        if call.has_result and (on_uncertain is not None or visit.effect == "side_effects"):
-            return Judgement(runs=False, result=self._thaw.value(call.result), is_recorded=True)
-        status = "uncertain" if self._is_unrecorded(visit) else call.status(self._is_alive)
+        is_over = call.end == "completed" or call.has_result
+        if is_over and not again and (on_uncertain is not None or visit.effect == "side_effects"):
+            return Judgement(runs=False, result=self._value(call.result), is_recorded=True)
+        status = "uncertain" if self._is_unrecorded(visit) else call.own_status(self._is_alive)
         if status == "running":
             raise ToolCallRunningError(
                 f"{_named(visit)} is run by the live writer {call.writer!r} since {call.started_at}"
@@ -161,7 +171,7 @@ class Rules:
         gives = decided is not None and decided.kind not in RUNS_AGAIN
         return Judgement(
             runs=not gives,
-            result=answer(decided, visit.name, visit.key[1], orphan or call, self._thaw)
+            result=answer(decided, visit.name, visit.tool_call_id, orphan or call, self._thaw)
             if decided is not None and gives
             else None,
             is_new=not call.name or orphan is not None or not _equal(self._thaw.value(call.args), visit.args),
@@ -182,7 +192,7 @@ class Rules:
             if outside is not None and outside.verdict is not None:
                 return None
             return Question(visit, visit.args, 0, None, f"{_history(call, visit.name)}.", asked)
-        if call.status(self._is_alive) == "uncertain":
+        if call.own_status(self._is_alive) == "uncertain":
             said = thaw.value(call.error) if call.error is not records.NO_TEXT else ""
             text = f"{_history(call, call.name)}{f' ({said})' if said else ''}: it may have had its effect."
             return Question(visit, thaw.value(call.args), call.attempt, call.started_at, text, asked)
@@ -221,6 +231,9 @@ class Rules:
             f"saver.resolve({self._session.identity.thread_id!r}, {about.key[1]!r}, …), then run the thread again "
             "with None as its input."
         )
+
+    def _value(self, text: msgspec.Raw) -> Any:
+        return None if text is records.NO_TEXT else self._thaw.value(text)
 
     def _as_verdict(self, decision: Decision) -> Verdict:
         return Verdict(decision.kind, self._thaw.value(decision.message), decision.by)
@@ -309,7 +322,7 @@ def _named(visit: Visit) -> str:
 
 def _equal(one: Any, other: Any) -> bool:
     try:
-        return bool(one == other)
+        return bool(one == other) or repr(one) == repr(other)  # NaN equals nothing, and is asked for again
     except Exception:  # noqa: BLE001 - arrays, and whatever compares as it likes
         return repr(one) == repr(other)
 

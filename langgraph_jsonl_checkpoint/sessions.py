@@ -54,6 +54,7 @@ class Sessions:
 
     def _start(self, writer: Writer) -> None:
         self.writer = writer
+        _mine.add(writer.id)
         self._lock = threading.Lock()
         self._open: dict[str, Session] = {}
         self._clock = itertools.count()
@@ -105,6 +106,12 @@ class Sessions:
             self.writer.left.add(thread_id)
         elif session.exists:
             self.writer.left.discard(thread_id)
+
+    def runs(self, writer: str, call: tuple[str, str, str]) -> bool:
+        """Whether a writer lives and may be running a tool call; of one in this process that is known."""
+        if writer in _mine:
+            return any(call in sessions.running for sessions in _all if sessions.writer.id == writer)
+        return self.writer.is_alive(writer)
 
     def thread_ids(self) -> Iterator[tuple[float, str]]:
         """(time of last change, thread id) of every thread that has a log, the last changed first."""
@@ -193,6 +200,7 @@ class Sessions:
 
 
 _all: weakref.WeakSet[Sessions] = weakref.WeakSet()
+_mine: set[str] = set()  # writers of this process
 _abandoned: list[Writer] = []
 
 
@@ -214,6 +222,7 @@ def _after_fork() -> None:
     for writer in _abandoned:
         writer.drop()
     _abandoned.clear()
+    _mine.clear()
     for sessions in _all:
         sessions.after_fork()
 

@@ -6,11 +6,12 @@ Read in langgraph 1.2 (`langgraph._internal._constants`, `langgraph.pregel._algo
 from __future__ import annotations
 
 import re
+import traceback
 from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, TASKS, _DeltaSnapshot
-from langgraph.types import Send
+from langgraph.types import Send, interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ERROR",
     "INTERRUPT",
+    "NULL_TASK",
     "RESUME_INDEX",
     "TASKS",
     "Answers",
@@ -29,6 +31,7 @@ __all__ = [
     "delta_channels",
     "delta_value",
     "end_of_run",
+    "graph_of",
     "index_of",
     "is_compiled",
     "is_placeholder",
@@ -204,12 +207,38 @@ class Answers:
     @property
     def is_given(self) -> bool:
         """Whether one was given to the run as a whole, be it that a task has taken it since."""
-        return self._scratchpad.get_null_resume(False) is not None  # noqa: FBT003 - upstream's
+        return self.given is not None
+
+    @property
+    def given(self) -> Any:
+        """The one that was given to the run as a whole."""
+        return self._scratchpad.get_null_resume(False)  # noqa: FBT003 - upstream's
+
+    def drop(self) -> bool:
+        """Take the one that was given to the run as a whole, so that nobody gets it."""
+        return self._scratchpad.get_null_resume(True) is not None  # noqa: FBT003 - upstream's
+
+    def drawn(self, error: BaseException) -> int | None:
+        """The number of the answer that an interrupt of this task waits for; None if it is another task's."""
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            if frame.f_code is interrupt.__code__ and frame.f_locals.get("scratchpad") is self._scratchpad:
+                number: int = frame.f_locals["idx"]
+                return number
+        return None
 
 
 def parent_namespace(ns: str) -> str:
     """The namespace of the checkpoint whose task runs in `ns` (`agent:1|tools:2`)."""
     return ns.rpartition("|")[0]
+
+
+NULL_TASK = "00000000-0000-0000-0000-000000000000"
+"""The task of an answer that is given to a run as a whole."""
+
+
+def graph_of(ns: str) -> str:
+    """The subgraph whose call a namespace is of."""
+    return re.sub(r":[^|]*", "", ns)
 
 
 def task_of(ns: str) -> str:

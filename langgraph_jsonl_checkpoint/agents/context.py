@@ -116,15 +116,17 @@ def as_stored(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
 def answered(messages: Sequence[BaseMessage], answers: Mapping[str, ToolMessage]) -> list[BaseMessage]:
     """The messages with each answer directly behind the AIMessage, and its other results, that it belongs to."""
     told: list[BaseMessage] = []
-    late: list[BaseMessage] = []
+    late: dict[str | None, ToolMessage] = {}
     for message in messages:
-        if late and not isinstance(message, ToolMessage):
-            told += late
-            late = []
+        if isinstance(message, ToolMessage):
+            late.pop(message.tool_call_id, None)  # an id that is given twice may be answered here, and open elsewhere
+        else:
+            told += late.values()
+            late = {}
         told.append(message)
         if isinstance(message, AIMessage) and answers:
-            late = [answers[call["id"]] for call in message.tool_calls if call["id"] in answers]  # type: ignore[index]
-    return told + late
+            late = {c["id"]: answers[c["id"]] for c in message.tool_calls if c["id"] in answers}  # type: ignore[index]
+    return [*told, *late.values()]
 
 
 def with_memory(system: SystemMessage | None, text: str) -> SystemMessage:

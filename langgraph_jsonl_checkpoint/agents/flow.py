@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     """What a flow waits for: a call that touches the disk, or a pause in seconds."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.02
+_NESTED = 2.0  # seconds after which a subgraph that has stored nothing is taken for one that stores nothing
 
 
 def drive(flow: Generator[Step, Any, Any]) -> Any:
@@ -59,7 +60,11 @@ async def finished(step: Callable[[], Any]) -> Any:
     A run that is cancelled meanwhile waits for its end, so that what the log says of a call is known; and a future,
     unlike a task, is not itself cancelled when the event loop closes.
     """
-    future = asyncio.get_running_loop().run_in_executor(None, step)
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return step()  # a loop that was closed under the run throws its coroutines away from outside
+    future = loop.run_in_executor(None, step)
     try:
         return await asyncio.shield(future)
     except asyncio.CancelledError:
@@ -77,9 +82,14 @@ def awaits(saver: JsonlSaver, thread_id: str, configurable: Mapping[str, Any]) -
 
 
 def arrival(ledger: Ledger, ns: str, checkpoint_id: str, patience: float) -> Generator[Step, Any, bool]:
-    """Wait until a checkpoint is in the log; whether it is, within `patience` seconds."""
+    """Wait until a checkpoint is in the log; whether it is, within `patience` seconds.
+
+    A subgraph that is compiled with `checkpointer=False` looks like any other until none of its checkpoints has come.
+    """
     pause, waited = _FIRST_PAUSE, 0.0
     while not (yield partial(ledger.holds, ns, checkpoint_id)):
+        if waited >= _NESTED and ns and (yield partial(ledger.leaves_out, ns)):
+            return True
         if waited >= patience:
             return False
         yield pause

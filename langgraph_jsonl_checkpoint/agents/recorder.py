@@ -51,7 +51,6 @@ class SessionRecorder(BaseCallbackHandler):
         self._runs: dict[UUID, tuple[Ledger, Visit]] = {}
         self._seen: dict[UUID | None, dict[str, int]] = {}
         self._lock = threading.Lock()
-        saver.announce()
 
     def on_tool_start(
         self,
@@ -80,12 +79,14 @@ class SessionRecorder(BaseCallbackHandler):
         task = upstream.task_of(place)
         tool_call_id = kwargs.get("tool_call_id") or self._number(parent_run_id, name, args)
         ledger = self._saver.ledger(str(thread_id))
+        ledger.announce()
         if ledger.is_running((task, tool_call_id)):
             return  # a guard has it
         # The config of the node that calls the tool: a callback is given none.
         configurable = (var_child_runnable_config.get() or {}).get("configurable", {})
         visit = Visit(
             (task, tool_call_id),
+            tool_call_id,
             name,
             args,
             self._policy.effect(name, args, None),

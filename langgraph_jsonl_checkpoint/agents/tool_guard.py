@@ -8,14 +8,14 @@ import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import AIMessage, ToolMessage
-from langgraph.errors import GraphBubbleUp, GraphInterrupt
+from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
 from langgraph.types import interrupt
 
 from langgraph_jsonl_checkpoint import upstream
-from langgraph_jsonl_checkpoint.agents.flow import adrive, barrier, drive, finished, saver_of
+from langgraph_jsonl_checkpoint.agents.flow import adrive, awaits, barrier, drive, finished, saver_of
 from langgraph_jsonl_checkpoint.agents.policy import ToolPolicy
 from langgraph_jsonl_checkpoint.agents.questions import decided, question
 from langgraph_jsonl_checkpoint.rules import Visit
@@ -28,11 +28,15 @@ if TYPE_CHECKING:
     from langgraph.types import Command
 
     from langgraph_jsonl_checkpoint.agents.flow import Step
+    from langgraph_jsonl_checkpoint.folds.tool_calls import Key
     from langgraph_jsonl_checkpoint.ledger import Ledger
     from langgraph_jsonl_checkpoint.rules import Judgement, OnUncertain
     from langgraph_jsonl_checkpoint.saver import JsonlSaver
 
     Result = ToolMessage | Command[Any]
+
+
+_PAUSE = 0.01  # seconds
 
 
 @dataclass
@@ -46,9 +50,16 @@ class Turn:
     waiting: asyncio.Lock = field(default_factory=asyncio.Lock)
     used: int = 0  # answers
     decisions: dict[str, tuple[str, str]] = field(default_factory=dict)
-    settled: bool = False
+    settled: set[Key] = field(default_factory=set)
     raised: BaseException | None = None
     took_given: bool = False
+    running: set[Key] = field(default_factory=set)
+    ended: dict[Key, tuple[str, Any]] = field(default_factory=dict)  # how, and with which arguments
+
+    def wants_again(self, visit: Visit) -> bool:
+        """Whether whatever stands around the tool has seen a result of this execution, and wants another attempt."""
+        status, args = self.ended.get(visit.key, ("", None))
+        return status == "failed" or status != "" and args != visit.args
 
     def has_answer(self, answers: upstream.Answers) -> bool:
         """Whether there is an answer that was not used."""
@@ -106,8 +117,6 @@ class ToolGuard:
     ) -> None:
         if on_uncertain not in ("interrupt", "report", "replay"):
             raise ValueError(f"on_uncertain is 'interrupt', 'report' or 'replay', not {on_uncertain!r}")
-        if saver is not None:
-            saver.announce()
         self._saver = saver
         self._policy = policy or ToolPolicy()
         self._on_uncertain = on_uncertain
@@ -130,13 +139,12 @@ class ToolGuard:
         judged = drive(self._begin(entry))
         if not judged.runs:
             return judged.result  # type: ignore[no-any-return]
-        ledger, visit = entry.ledger, entry.visit
         try:
             result = handler(request)
         except BaseException as error:
-            ledger.leave(visit, *ended_by(error))
+            self._leave(entry, ended_by(error)[0], error)
             raise
-        ledger.leave(visit, _ended_with(result), result=result)
+        self._leave(entry, _ended_with(result), None, result)
         return result
 
     async def awrap_tool_call(
@@ -148,7 +156,6 @@ class ToolGuard:
             return await handler(request)
         async with entry.turn.waiting:
             await adrive(self._settle(entry))
-        ledger, visit = entry.ledger, entry.visit
         judged: Judgement | None = None
         try:
             judged = await adrive(self._begin(entry))
@@ -157,9 +164,9 @@ class ToolGuard:
             result = await handler(request)
         except BaseException as error:
             if judged is not None or isinstance(error, asyncio.CancelledError) and entry.started:
-                await finished(partial(ledger.leave, visit, *ended_by(error)))
+                await finished(partial(self._leave, entry, ended_by(error)[0], error))
             raise
-        await finished(partial(ledger.leave, visit, _ended_with(result), result=result))
+        await finished(partial(self._leave, entry, _ended_with(result), None, result))
         return result
 
     def _settle(self, entry: Entry) -> Generator[Step, Any, None]:
@@ -167,9 +174,12 @@ class ToolGuard:
         turn, ledger = entry.turn, entry.ledger
         if turn.raised is not None:
             raise turn.raised
-        if turn.settled:
+        if entry.visit.key in turn.settled:
             return
-        questions, spent = yield partial(ledger.questions, entry.visits)
+        questions, spent, stale = yield partial(ledger.questions, entry.visits)
+        if questions and stale is not None and entry.answers.is_given and not turn.took_given:
+            # LangGraph gives the last answer to the run as a whole again at each run, until its checkpoint is over.
+            turn.took_given = yield partial(self._drops, entry, stale)
         # Answers are matched by their number: the tool's own interrupts must not get what was said to the guard.
         asks, pending = self._on_uncertain == "interrupt", questions
         while pending and asks or turn.used < spent and turn.has_answer(entry.answers):
@@ -182,20 +192,41 @@ class ToolGuard:
                 raise
             turn.decisions = decided(answer, questions, turn.used - 1) | turn.decisions
             pending = [q for q in questions if q.visit.key[1] not in turn.decisions]
-        turn.settled = True
+        turn.settled.update(visit.key for visit in entry.visits)
 
     def _begin(self, entry: Entry) -> Generator[Step, Any, Judgement]:
         """Wait for the checkpoint that the call comes from, then have `started` in the log."""
         ledger, visit = entry.ledger, entry.visit
+        while visit.key in entry.turn.running:
+            yield _PAUSE  # a retried node meets the call that it left behind
         yield from barrier(entry.saver, ledger, visit, entry.configurable, self._timeout)
         judged: Judgement = yield partial(self._enter, entry)
         return judged
 
     def _enter(self, entry: Entry) -> Judgement:
-        turn = entry.turn
-        judged = entry.ledger.enter(entry.visit, turn.decisions, self._on_uncertain, turn.used)
+        turn, visit = entry.turn, entry.visit
+        again = turn.wants_again(visit)
+        judged = entry.ledger.enter(visit, turn.decisions, self._on_uncertain, turn.used, again=again)
         entry.started = judged.runs
+        if judged.runs:
+            turn.running.add(visit.key)
         return judged
+
+    def _leave(self, entry: Entry, status: str, error: BaseException | None, result: Any = None) -> None:
+        turn, visit = entry.turn, entry.visit
+        waits_for = entry.answers.drawn(error) if error is not None else None
+        if isinstance(error, ParentCommand):
+            result, error = error.args[0], None
+        try:
+            entry.ledger.leave(visit, status, error, result=result, waits_for=waits_for)
+        finally:
+            turn.running.discard(visit.key)
+        turn.ended[visit.key] = status, visit.args
+
+    @staticmethod
+    def _drops(entry: Entry, stale: Any) -> bool:
+        """Whether the answer that was given to the run is that of an earlier one."""
+        return entry.answers.given == stale and entry.answers.drop()
 
     def _entry(self, request: ToolCallRequest) -> Entry | None:
         """Where a call stands; None if it runs on no thread, so that nothing can ever go on from it."""
@@ -213,43 +244,65 @@ class ToolGuard:
         with self._lock:
             turn = self._turns.setdefault(answers.key, Turn())
         ns = upstream.parent_namespace(info.checkpoint_ns)
+        awaited = awaits(saver, thread_id, configurable) or upstream.is_stored_at_exit(configurable)
         tools = {tool.name: tool for tool in request.runtime.tools}
 
-        def visit(call: ToolCall) -> Visit:
+        def visit(call: ToolCall, number: int) -> Visit:
             name, args = call["name"], call["args"]
             tool = request.tool if call["id"] == request.tool_call["id"] else tools.get(name)
+            tool_call_id = call["id"] or name
             return Visit(
-                (info.task_id, call["id"] or name),
+                (info.task_id, f"{tool_call_id}#{number}" if number > 1 else tool_call_id),
+                tool_call_id,
                 name,
                 args,
                 self._policy.effect(name, args, tool),
                 self._policy.is_check(name, args),
                 ns,
                 info.checkpoint_id,
+                elsewhere=not awaited,
             )
 
-        mine = visit(request.tool_call)
-        calls = [] if upstream.is_send(config) else _siblings(request)
-        visits = [mine if call["id"] == request.tool_call["id"] else visit(call) for call in calls] or [mine]
+        mine, visits = None, []
+        numbers: dict[str | None, int] = {}
+        for call in _siblings(request):
+            number = numbers[call["id"]] = numbers.get(call["id"], 0) + 1
+            if mine is None and _is_same(call, request.tool_call):
+                visits.append(mine := visit(request.tool_call, number))
+            else:
+                visits.append(visit(call, number))
+        if mine is None or upstream.is_send(config):
+            mine = mine or visit(request.tool_call, 1)
+            visits = [mine]
         return Entry(ledger, mine, visits, turn, answers, saver, configurable)
 
 
 def _siblings(request: ToolCallRequest) -> list[ToolCall]:
-    """All calls of the task: those of the AIMessage that holds this one."""
+    """All calls of the task: those of the AIMessage that holds this one, wherever the state has it."""
     state = request.state
-    if isinstance(state, Mapping):
-        state = state.get("messages", ())
-    elif not isinstance(state, (list, tuple)):
-        state = getattr(state, "messages", ())
-    for message in reversed(state):
-        if isinstance(message, AIMessage):
-            ids = [call["id"] for call in message.tool_calls]
-            return list(message.tool_calls) if request.tool_call["id"] in ids else []
-    return []
+    if isinstance(state, (list, tuple)):
+        lists: list[Any] = [state]
+    else:
+        lists = list((state if isinstance(state, Mapping) else getattr(state, "__dict__", {})).values())
+    for messages in lists:
+        for message in reversed(messages) if isinstance(messages, (list, tuple)) else ():
+            if isinstance(message, AIMessage):
+                if any(call["id"] == request.tool_call["id"] for call in message.tool_calls):
+                    return list(message.tool_calls)
+                break
+    calls = state if isinstance(state, (list, tuple)) else ()
+    return [cast("ToolCall", c) for c in calls if isinstance(c, dict) and c.keys() >= {"id", "name", "args"}]
+
+
+def _is_same(call: ToolCall, mine: ToolCall) -> bool:
+    """Whether this is the call; one that somebody changed on its way keeps its id."""
+    return call is mine or call["id"] == mine["id"] and call["args"] == mine["args"]
 
 
 def ended_by(error: BaseException) -> tuple[str, BaseException | None]:
     """How a call ended that raised, and the error that is recorded."""
+    if isinstance(error, ParentCommand):
+        return "completed", None  # a graph in the tool ended, and tells the one around this what comes next
     if isinstance(error, GraphBubbleUp):
         return "paused", None
     return "failed" if isinstance(error, Exception) else "cancelled", error

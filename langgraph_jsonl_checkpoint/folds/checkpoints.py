@@ -30,6 +30,7 @@ class Checkpoints:
     Attributes:
         ended: How the last run stopped, if it did.
         inputs: The ids of the inputs that were applied.
+        answer: The record and the text of the last answer that was given to a run as a whole.
     """
 
     def __init__(self) -> None:
@@ -39,13 +40,14 @@ class Checkpoints:
         self._writes: dict[tuple[str, str], dict[tuple[str, int], Write]] = {}
         self.ended: records.Terminal | None = None
         self.inputs: set[str] = set()
+        self.answer: tuple[int, msgspec.Raw] | None = None
 
     def apply(self, record: records.Record, seq: int) -> None:
         """Take in the next record of the log; types that say nothing about checkpoints are passed over."""
         if type(record) is records.Checkpoint:
             self._take_checkpoint(record, seq)
         elif type(record) is records.Writes:
-            self._take_writes(record)
+            self._take_writes(record, seq)
         elif type(record) is records.Terminal:
             self.ended = record
         elif type(record) is records.Tool and record.status == "started":
@@ -65,7 +67,7 @@ class Checkpoints:
         if record.input is not None:
             self.inputs.add(untag_text(record.input))
 
-    def _take_writes(self, record: records.Writes) -> None:
+    def _take_writes(self, record: records.Writes, seq: int) -> None:
         task, path = untag_text(record.task), untag_text(record.path)
         known = self._writes.setdefault((untag_text(record.ns), untag_text(record.checkpoint)), {})
         for index, channel, text in record.writes:
@@ -74,6 +76,8 @@ class Checkpoints:
                 known[task, index] = Write(path, task, index, untag_text(channel), text)
             if index == upstream.RESUME_INDEX:
                 self.ended = None  # a human has answered
+                if task == upstream.NULL_TASK:
+                    self.answer = seq, text
 
     def get(self, ns: str, checkpoint_id: str | None) -> records.Checkpoint | None:
         """A namespace's checkpoint with this id, or its newest."""

@@ -66,6 +66,7 @@ class Call:
         args: Its arguments.
         effect: What running it again would do.
         check: Whether its result says if the work is right.
+        elsewhere: Whether its checkpoints are not in this log, so that it does not tell who has seen the result.
         attempt: How often it was started.
         writer: Who started it last.
         started_at: When, in UTC.
@@ -74,6 +75,8 @@ class Call:
         error: What it raised.
         decision: The last one about it.
         asked: (attempt, answers of the task that were used) of the last question to a human about it.
+        asked_at: The record of the last question, or start.
+        drew: The numbers of the task's answers that its own interrupts waited for.
         orphan: The call with the same tool and arguments, but of a lost AIMessage, that was decided upon with this
             one.
         heir: The call that was decided upon with this one, if its own AIMessage was lost.
@@ -87,6 +90,7 @@ class Call:
     args: msgspec.Raw = field(default_factory=_no_text)
     effect: str = "side_effects"
     check: bool = False
+    elsewhere: bool = False
     attempt: int = 0
     writer: str = ""
     started_at: str | None = None
@@ -95,6 +99,8 @@ class Call:
     error: msgspec.Raw = field(default_factory=_no_text)
     decision: Decision | None = None
     asked: tuple[int, int] | None = None
+    drew: set[int] = field(default_factory=set)
+    asked_at: int = -1
     orphan: Key | None = None
     heir: Key | None = None
     seqs: list[int] = field(default_factory=list)
@@ -121,6 +127,11 @@ class Call:
 
     def status(self, is_alive: Callable[[Call], bool]) -> Status:
         """Where it stands; `is_alive` tells whether whoever started the last attempt lives, and still runs it."""
+        status = self.own_status(is_alive)
+        return "resolved" if status == "uncertain" and self.heir is not None else status
+
+    def own_status(self, is_alive: Callable[[Call], bool]) -> Status:
+        """`status` as its own task sees it, whatever was decided about another call like it."""
         if (verdict := self.verdict) is not None:
             return "pending" if verdict.kind in RUNS_AGAIN else "resolved"
         if self.end == "completed" or self.has_result:
@@ -168,30 +179,28 @@ class ToolCalls:
         call.seqs.append(seq)
         if record.status in ("started", "asked"):
             self._spent[key[0]] = record.spent
+            call.asked_at = seq
         _STEPS[record.status](call, record, ts)
         if call.orphan is not None and call.orphan in self._calls:
             orphan = self._calls[call.orphan]
             if call.verdict is not None:
-                # One decision for both: nobody is asked twice about one effect.
-                orphan.heir = key
-                if not orphan.has_result:
-                    orphan.decision = call.verdict._replace(attempt=orphan.attempt)
+                orphan.heir = key  # one decision for both: nobody is asked twice about one effect
             self._settle(orphan)
         self._settle(call)
 
     def _deliver(self, record: records.Checkpoint) -> None:
         """A checkpoint takes the results of the calls before it."""
-        waiting = self._undelivered.get(untag_text(record.ns))
-        if not waiting:
-            return
-        parent = None if record.parent is None else untag_text(record.parent)
-        for key in list(waiting):
-            # Under durability="exit" the one in between, that the calls came from, is never stored.
-            if self._calls[key].checkpoint == parent or self._calls[key].writer == self._writer:
-                del waiting[key]
+        ns, parent = untag_text(record.ns), None if record.parent is None else untag_text(record.parent)
+        for below, waiting in self._undelivered.items():
+            for key in list(waiting):
+                # Under durability="exit" those in between are never stored: a later one of the same run stands for
+                # them, also in the graph around.
+                took = below == ns and self._calls[key].checkpoint == parent
+                if took or below.startswith(ns) and self._calls[key].writer == self._writer:
+                    del waiting[key]
 
     def _settle(self, call: Call) -> None:
-        settled = call.verdict is not None or call.end == "completed" or call.has_result
+        settled = call.heir is not None or call.verdict is not None or call.end == "completed" or call.has_result
         if settled or not call.attempt and not call.is_unknown:
             self._unsettled.pop(call.key, None)
         else:
@@ -201,7 +210,7 @@ class ToolCalls:
         else:
             self._decided.pop(call.key, None)
         waiting = self._undelivered.setdefault(call.ns, {})
-        if call.has_result and call.attempt and call.heir is None:
+        if call.has_result and call.attempt and call.heir is None and not call.elsewhere:
             waiting[call.key] = None
         else:
             waiting.pop(call.key, None)
@@ -235,15 +244,19 @@ class ToolCalls:
         return [self._calls[key] for waiting in list(self._undelivered.values()) for key in list(waiting)]
 
     def spent(self, task: str) -> int:
-        """How many answers of a task were used when one of its calls was last started or asked about."""
-        return self._spent.get(task, 0)
+        """How many answers of a task are used: by questions about its calls, and by calls that are over."""
+        spent = self._spent.get(task, 0)
+        over = set().union(*(call.drew for call in self.of_task(task) if call.has_result))
+        while spent in over:
+            spent += 1
+        return spent
 
 
 def _requested(call: Call, record: records.Tool, _: str) -> None:
     call.ns = untag_text(record.ns)
     call.checkpoint = untag_text(record.checkpoint) if record.checkpoint is not None else None
     call.name, call.args = untag_text(record.name), record.args
-    call.effect, call.check = record.effect, record.check
+    call.effect, call.check, call.elsewhere = record.effect, record.check, record.elsewhere
     if record.orphan is not None:
         call.orphan = untag_text(record.orphan[0]), untag_text(record.orphan[1])
 
@@ -255,6 +268,8 @@ def _started(call: Call, record: records.Tool, ts: str) -> None:
 
 def _ended(call: Call, record: records.Tool, _: str) -> None:
     call.end, call.result, call.error = record.status, record.result, record.error
+    if record.waits_for is not None:
+        call.drew.add(record.waits_for)
 
 
 def _asked(call: Call, record: records.Tool, _: str) -> None:

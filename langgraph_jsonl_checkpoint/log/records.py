@@ -140,6 +140,8 @@ class Tool(Record, kw_only=True):
     message: msgspec.Raw = NO_TEXT
     by: str = ""
     spent: int = 0
+    waits_for: int | None = None
+    elsewhere: bool = False
 
 
 class Prune(Record):

@@ -82,6 +82,8 @@ class Freezer:
         if kind is list:
             return self._list(value, before)
         if kind in messages.KNOWN or isinstance(value, BaseMessage):
+            if messages.is_lent(value):
+                return [], [], 2  # as a write to a list of messages: nothing
             return self._message(value)
         return self._tagged(value)
 
@@ -209,7 +211,7 @@ class Freezer:
         try:
             return self._list_of(value, before)
         except _MemoryFoundError:
-            return self._list_of([v for v in value if type(v) is not messages.MemoryMessage], before)
+            return self._list_of([v for v in value if not messages.is_lent(v)], before)
 
     def _list_of(self, value: list[Any], before: Any) -> tuple[Any, Any, int]:
         if value and type(value[0]) is messages.MemoryMessage:
@@ -271,7 +273,7 @@ class Freezer:
 
     def _element(self, element: Any) -> tuple[Any, Any, int]:
         """An element of a list: a number of its own if it is worth finding again."""
-        if type(element) is messages.MemoryMessage:
+        if messages.is_lent(element):
             raise _MemoryFoundError
         if type(element) in (dict, list):
             item = self._known.find(element)

