@@ -166,7 +166,9 @@ class Rules:
             decided = self._as_verdict(call.verdict)
         else:
             orphan = None if call.attempt else self._orphan(visit)
-            if status == "uncertain" or orphan is not None:
+            # What was said holds, also if the call that it was about has got another end since.
+            was_asked = said is not None and call.asked is not None and call.asked[0] == call.attempt
+            if status == "uncertain" or orphan is not None or was_asked:
                 decided = verdict = self._verdict(call, orphan, said, on_uncertain, visit)
         gives = decided is not None and decided.kind not in RUNS_AGAIN
         return Judgement(
@@ -196,13 +198,20 @@ class Rules:
             said = thaw.value(call.error) if call.error is not records.NO_TEXT else ""
             text = f"{_history(call, call.name)}{f' ({said})' if said else ''}: it may have had its effect."
             return Question(visit, thaw.value(call.args), call.attempt, call.started_at, text, asked)
-        if call.attempt or (orphan := self._orphan(visit)) is None or orphan.verdict is not None:
+        if call.attempt:
             return None
+        orphan = self._orphan(visit)
+        if orphan is not None and orphan.verdict is not None and orphan.verdict.by == "resolve":
+            return None
+        if asked is None and (orphan is None or orphan.verdict is not None):
+            return None
+        # Asked before, it is read what was said, whatever was said about the other call since.
+        about = orphan or Call(visit.key, name=visit.name)
         text = (
-            f"{_history(orphan, orphan.name)}: it may have had its effect, and now it is asked for again with the "
-            "same arguments."
+            f"{_history(about, visit.name)}: it may have had its effect, and now it is asked for again with the same "
+            "arguments."
         )
-        return Question(visit, visit.args, 0, orphan.started_at, text, asked, orphan)
+        return Question(visit, visit.args, 0, about.started_at, text, asked, orphan)
 
     def _verdict(
         self,

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     Result = ToolMessage | Command[Any]
 
 
-_PAUSE = 0.01  # seconds
+_PAUSE = 0.001  # seconds
+_PATIENCE = 1.0  # seconds to wait for a call before this one, which may never come
 
 
 @dataclass
@@ -54,6 +55,7 @@ class Turn:
     raised: BaseException | None = None
     took_given: bool = False
     running: set[Key] = field(default_factory=set)
+    begun: set[Key] = field(default_factory=set)
     ended: dict[Key, tuple[str, Any]] = field(default_factory=dict)  # how, and with which arguments
 
     def wants_again(self, visit: Visit) -> bool:
@@ -200,8 +202,26 @@ class ToolGuard:
         while visit.key in entry.turn.running:
             yield _PAUSE  # a retried node meets the call that it left behind
         yield from barrier(entry.saver, ledger, visit, entry.configurable, self._timeout)
-        judged: Judgement = yield partial(self._enter, entry)
+        try:
+            judged: Judgement = yield partial(self._enter, entry)
+            yield from self._in_order(entry)
+        finally:
+            entry.turn.begun.add(visit.key)
         return judged
+
+    @staticmethod
+    def _in_order(entry: Entry) -> Generator[Step, Any, None]:
+        """Let the tools of a task begin in the order of their calls, as they do without a guard.
+
+        LangGraph numbers their interrupts as they come; the log must not decide which one is first.
+        """
+        waited = 0.0
+        for earlier in entry.visits:
+            if earlier.key == entry.visit.key:
+                return
+            while earlier.key not in entry.turn.begun and waited < _PATIENCE:
+                yield _PAUSE
+                waited += _PAUSE
 
     def _enter(self, entry: Entry) -> Judgement:
         turn, visit = entry.turn, entry.visit
