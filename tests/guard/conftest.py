@@ -56,7 +56,7 @@ class Place:
             dies=dies or {},
             raises=raises,
             holds=holds,
-            asks=asks,
+            asks=asks if isinstance(asks, dict) else {tool: [] for tool in asks},
             keeps=keeps,
             records=records,
             policy=policy or {},

@@ -29,7 +29,7 @@ def work(
     dies: dict[str, list[str]],
     raises: list[str],
     holds: list[str],
-    asks: list[str],
+    asks: dict[str, list[str]],
     keeps: list[str],
     records: bool,
     policy: dict[str, list[str]],
@@ -48,7 +48,7 @@ def work(
         dies: The tools in which the process dies, when all of them are there, and the calls that must be over before.
         raises: The tools that raise when they have had their effect.
         holds: The tools that then wait until somebody writes to the pipe beside their effects.
-        asks: The tools that ask a human before they have their effect.
+        asks: The tools that ask a human before they have their effect, and the calls that must be over before that.
         keeps: The tools whose calls never come to the guard.
         records: Whether a SessionRecorder is there.
         policy: For ToolPolicy.
@@ -72,7 +72,9 @@ def work(
             finished.wait_for(other)
         warm.die()
 
-    def ask(tool: str) -> Any:
+    def ask(tool: str, after: list[str]) -> Any:
+        for other in after:
+            finished.wait_for(other)
         # ToolNode gives up the calls that have not begun when one of them asks.
         for other, event in inside.items():
             if other != tool and not event.wait(20):
@@ -88,7 +90,7 @@ def work(
             pipe.read(1)
 
     bodies = {tool: functools.partial(die, tool, after) for tool, after in dies.items()}
-    bodies |= {f"before {tool}": functools.partial(ask, tool) for tool in asks}
+    bodies |= {f"before {tool}": functools.partial(ask, tool, after) for tool, after in asks.items()}
     effects = Effects(folder, bodies | dict.fromkeys(raises, fail) | dict.fromkeys(holds, hold))
     model = Model(rounds=rounds, fresh_ids=options.pop("fresh_ids", False))
     with JsonlSaver(folder / "sessions") as saver:

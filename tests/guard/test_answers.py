@@ -123,7 +123,7 @@ def test_in_one_task_the_guards_answer_goes_to_no_tool(place: Place, asynchronou
 @pytest.mark.parametrize("order", [[CHARGE, MAIL], [MAIL, CHARGE]], ids=["asked first", "asked last"])
 def test_in_one_task_the_tools_answer_goes_not_to_the_guard(place: Place, asynchronous: bool, order: Any) -> None:
     """One call was answered in its body, had its effect, and died with another that is uncertain, too."""
-    assert place.process("tool_node", rounds=[order], asks=["mail"])["code"] == 0
+    assert place.process("tool_node", rounds=[order], asks={"mail": ["charge"]})["code"] == 0
     # `charge` is over; the run goes on with the answer for `mail`, which dies.
     place.crash("tool_node", "mail", rounds=[order], asks=["mail"], answer={"type": "approve"})
     assert (place.effects("charge"), place.effects("mail")) == (1, 1)
