@@ -223,7 +223,7 @@ class Ledger:
                 # The effect is there, its result cannot be kept: on resume somebody has to decide.
                 self._end(visit, "failed", None, unfit, None)
                 raise
-            self._end(visit, status, part, None if status == "paused" else error, waits_for)
+            self._end(visit, status, part, error if status in ("failed", "cancelled") else None, waits_for)
         finally:
             self._sessions.running.discard((self.thread_id, *visit.key))
 

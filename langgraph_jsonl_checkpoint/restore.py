@@ -1,28 +1,25 @@
-"""What a thread comes to when somebody goes on with it: its state, its memory, and the answers to its open calls.
+"""What a thread comes to when somebody goes on with it: its state and its memory.
 
 All of it is read from the log and nothing is run. Each function is called with the session locked and read.
 """
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import BaseMessage
 from langgraph.graph.message import add_messages
-from langgraph.types import Command
 
 from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.errors import NoSessionError
 from langgraph_jsonl_checkpoint.folds.resume import LastCheckpoint, ResumeState, ToolCall, told, unrecorded
 from langgraph_jsonl_checkpoint.folds.story import MESSAGES, Story
-from langgraph_jsonl_checkpoint.folds.tool_calls import RUNS_AGAIN
 from langgraph_jsonl_checkpoint.log import journal, records
-from langgraph_jsonl_checkpoint.rules import Verdict, answer, outcome_unknown
+from langgraph_jsonl_checkpoint.open_calls import stored_results
 from langgraph_jsonl_checkpoint.values.messages import MEMORY_ID, MemoryMessage
 from langgraph_jsonl_checkpoint.values.types import untag_text
 
@@ -171,7 +168,7 @@ class Restored:
             name = untag_text(newest.id)
             found += unrecorded(
                 self._messages(ns),
-                {m.tool_call_id: m for m in self._stored_results(ns, [name])},
+                {m.tool_call_id: m for m in stored_results(self._reader, ns, [name])},
                 (call.key[1] for call in self._session.tools if call.name),
                 ns=ns,
                 checkpoint_id=name,
@@ -212,117 +209,12 @@ class Restored:
                 value = _added(value, written)
         return [m for m in value if isinstance(m, BaseMessage)] if isinstance(value, list) else []
 
-    def _stored_results(self, ns: str, checkpoint_ids: Iterable[str]) -> list[ToolMessage]:
-        """ToolMessages that tasks wrote; LangGraph drops them if their siblings never end."""
-        found: list[ToolMessage] = []
-        for name in checkpoint_ids:
-            for write in self._session.checkpoints.writes(ns, name):
-                if write.channel == MESSAGES:
-                    value = self._reader.thaw.value(write.text)
-                    found += [
-                        m for m in (value if isinstance(value, list) else [value]) if isinstance(m, ToolMessage)
-                    ]
-        return found
-
-    # --- what the model is told
-
-    def answers(self, ns: str, open_calls: Sequence[Any]) -> dict[str, ToolMessage]:
-        """What a model is told of calls that its messages hold no result of, by tool_call_id.
-
-        A call that waits for a human is left out.
-        """
-        session = self._session
-        lineage = [untag_text(r.id) for r in (session.checkpoints.get(ns, None),) if r is not None]
-        lineage += [name for name, _ in session.checkpoints.ancestors(ns, None)]
-        stored: dict[str, ToolMessage] | None = None
-        found: dict[str, ToolMessage] = {}
-        for call in open_calls:
-            name = call["id"] or ""
-            recorded = self._recorded(call)
-            if recorded is not None:
-                answer = self._answer(recorded, call)
-            else:
-                if stored is None:
-                    left = lineage[:1] + self._left(ns, lineage)
-                    stored = {m.tool_call_id: m for m in reversed(self._stored_results(ns, left))}
-                answer = stored.get(name) or self._unrecorded_answer(ns, lineage, call)
-            if answer is not None:
-                found[name] = answer
-        return found
-
-    def _recorded(self, call: Any) -> Call | None:
-        """The record of an open call: the last with its id and arguments, or one that is open, too.
-
-        Ids are given twice; arguments may be changed on the way to the tool.
-        """
-        tools = self._session.tools
-        same = [c for c in tools.with_id(call["id"] or "") if c.name == call["name"]]
-        equal = [c for c in same if self._reader.thaw.value(c.args) == call["args"]]
-        is_open = {c.key for c in (*tools.unsettled(), *tools.undelivered(), *tools.decided())}
-        found = equal or [c for c in same if c.key in is_open or c.end == "paused"]
-        return found[-1] if found else None
-
-    def _answer(self, recorded: Call, call: Any) -> ToolMessage | None:
-        thaw = self._reader.thaw
-        if recorded.has_result:
-            result = thaw.value(recorded.result)
-            return _message_of(result, call["id"]) or _message(call, f"{call['name']} ended.", "success")
-        verdict = recorded.verdict
-        if verdict is not None and verdict.kind not in RUNS_AGAIN:
-            decided = Verdict(verdict.kind, thaw.value(verdict.message), verdict.by)
-            return answer(decided, recorded.name, call["id"], recorded, thaw)
-        status = recorded.status(self._ledger.is_alive)
-        if status == "waiting":
-            return None
-        if status == "pending" and not recorded.attempt:
-            return _message(call, f"{call['name']} was never started.")
-        if status in ("failed", "cancelled") and recorded.replay_safe and recorded.error is not records.NO_TEXT:
-            return _message(call, f"{call['name']} failed: {thaw.value(recorded.error)}")
-        if recorded.replay_safe:
-            return _message(call, f"{call['name']} did not end. It may run again without harm.")
-        return _message(call, outcome_unknown(recorded, recorded.name, thaw))
-
-    def _unrecorded_answer(self, ns: str, lineage: Sequence[str], call: Any) -> ToolMessage | None:
-        session = self._session
-        for name in lineage:
-            waits = [w for w in session.checkpoints.writes(ns, name) if w.channel == upstream.INTERRUPT]
-            if waits:
-                return None
-        fold, runs = session.checkpoints, session.runs
-        if all(runs.hooks.get(runs.writer_of(fold.seq(ns, name)), False) for name in self._left(ns, lineage)):
-            return _message(call, f"{call['name']} was never started.")
-        return _message(call, f"Outcome unknown: whether {call['name']} ran is not recorded.")
-
-    def _left(self, ns: str, lineage: Sequence[str]) -> list[str]:
-        """The checkpoints whose tasks a new input left behind."""
-        fold = self._session.checkpoints
-        found: list[str] = []
-        for after, before in itertools.pairwise(lineage):
-            newer, left = fold.get(ns, after), fold.get(ns, before)
-            if newer is not None and newer.source == "input" and left is not None and left.next:
-                found.append(before)
-        return found
-
 
 def lend(text: str, channels: dict[str, Any]) -> None:
     """Put a memory at the head of restored messages; whoever stores them leaves it out again."""
     held = channels.get(MESSAGES)
     if isinstance(held, list) and held and all(isinstance(m, BaseMessage) for m in held):
         channels[MESSAGES] = [MemoryMessage(content=text, id=MEMORY_ID), *held]
-
-
-def open_calls(messages: Sequence[BaseMessage]) -> list[Any]:
-    """The tool calls of AIMessages that no ToolMessage behind them answers."""
-    found: list[Any] = []
-    answered: set[str] = set()
-    # From the end: an id that is given twice is answered behind the AIMessage that it stands in.
-    for message in reversed(messages):
-        if isinstance(message, ToolMessage):
-            answered.add(message.tool_call_id)
-        elif isinstance(message, AIMessage):
-            found[:0] = [call for call in message.tool_calls if call.get("id") not in answered]
-            answered = set()
-    return found
 
 
 def _uncertain(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
@@ -344,19 +236,3 @@ def _added(value: Any, written: Any) -> Any:
         return add_messages(value, written)
     except (ValueError, NotImplementedError, TypeError):
         return value  # not messages
-
-
-def _message(call: Any, text: str, status: Any = "error") -> ToolMessage:
-    return ToolMessage(text, name=call["name"], tool_call_id=call["id"], status=status)
-
-
-def _message_of(result: Any, tool_call_id: str) -> ToolMessage | None:
-    """The ToolMessage in a tool's result, which may be a Command."""
-    if isinstance(result, Command):
-        result = result.update.get(MESSAGES) if isinstance(result.update, dict) else result.update
-    for each in result if isinstance(result, list) else [result]:
-        if isinstance(each, Command) and (inner := _message_of(each, tool_call_id)) is not None:
-            return inner
-        if isinstance(each, ToolMessage) and each.tool_call_id == tool_call_id:
-            return each
-    return None

@@ -13,6 +13,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph_jsonl_checkpoint import threads
 from langgraph_jsonl_checkpoint.errors import CorruptSessionError
 from langgraph_jsonl_checkpoint.ledger import Ledger
+from langgraph_jsonl_checkpoint.open_calls import OpenCalls
 from langgraph_jsonl_checkpoint.opened import no_collections
 from langgraph_jsonl_checkpoint.reader import Reader
 from langgraph_jsonl_checkpoint.restore import Restored
@@ -142,8 +143,8 @@ class Restorer:
             The memory's text, and by tool_call_id what is known of those calls.
         """
         with self.ledger(thread_id).followed() as session:
-            _, restored = self._read(session)
-            answers = restored.answers(ns, calls) if calls else {}
+            reader, restored = self._read(session)
+            answers = OpenCalls(session, reader, self.ledger(thread_id)).answers(ns, calls) if calls else {}
             if not memory:
                 return "", answers
             for known, text in session.texts:

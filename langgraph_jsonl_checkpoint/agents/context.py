@@ -12,8 +12,8 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolM
 
 from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.agents.flow import adrive, arrival, awaits, drive, saver_of
-from langgraph_jsonl_checkpoint.restore import open_calls
-from langgraph_jsonl_checkpoint.values.messages import MemoryMessage
+from langgraph_jsonl_checkpoint.open_calls import open_calls
+from langgraph_jsonl_checkpoint.values.messages import is_lent
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -106,17 +106,13 @@ class Context:
 
 def as_stored(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """The messages without what others put among them: the memory that the saver lent, answers that are made up."""
-    return [
-        m
-        for m in messages
-        if type(m) is not MemoryMessage and not (isinstance(m, ToolMessage) and upstream.is_placeholder(m))
-    ]
+    return [m for m in messages if not is_lent(m) and not (isinstance(m, ToolMessage) and upstream.is_placeholder(m))]
 
 
 def answered(messages: Sequence[BaseMessage], answers: Mapping[str, ToolMessage]) -> list[BaseMessage]:
     """The messages with each answer directly behind the AIMessage, and its other results, that it belongs to."""
     told: list[BaseMessage] = []
-    late: dict[str | None, ToolMessage] = {}
+    late: dict[str, ToolMessage] = {}
     for message in messages:
         if isinstance(message, ToolMessage):
             late.pop(message.tool_call_id, None)  # an id that is given twice may be answered here, and open elsewhere
@@ -124,8 +120,8 @@ def answered(messages: Sequence[BaseMessage], answers: Mapping[str, ToolMessage]
             told += late.values()
             late = {}
         told.append(message)
-        if isinstance(message, AIMessage) and answers:
-            late = {c["id"]: answers[c["id"]] for c in message.tool_calls if c["id"] in answers}  # type: ignore[index]
+        if isinstance(message, AIMessage):
+            late = {name: answers[name] for call in message.tool_calls if (name := call["id"] or "") in answers}
     return [*told, *late.values()]
 
 

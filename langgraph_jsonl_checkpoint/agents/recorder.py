@@ -93,6 +93,7 @@ class SessionRecorder(BaseCallbackHandler):
             self._policy.is_check(name, args),
             upstream.parent_namespace(place),
             upstream.checkpoint_of(configurable),
+            elsewhere=not self._saver.shares(upstream.checkpointer(configurable), str(thread_id)),
         )
         drive(barrier(self._saver, ledger, visit, configurable, self._timeout))
         if not ledger.enter(visit, {}, None, 0).runs:
@@ -115,7 +116,7 @@ class SessionRecorder(BaseCallbackHandler):
         """Record that a tool raised, or waits for a human."""
         ledger, visit = self._runs.pop(run_id, (None, None))
         if ledger is not None and visit is not None:
-            ledger.leave(visit, *ended_by(error))
+            ledger.leave(visit, ended_by(error), error)
 
     def _number(self, caller: UUID | None, name: str, args: Any) -> str:
         """An id for a call that no model asked for: the how-manieth of its caller with this tool and these arguments.

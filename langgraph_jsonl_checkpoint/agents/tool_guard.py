@@ -15,7 +15,7 @@ from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
 from langgraph.types import interrupt
 
 from langgraph_jsonl_checkpoint import upstream
-from langgraph_jsonl_checkpoint.agents.flow import adrive, awaits, barrier, drive, finished, saver_of
+from langgraph_jsonl_checkpoint.agents.flow import adrive, barrier, drive, finished, saver_of
 from langgraph_jsonl_checkpoint.agents.policy import ToolPolicy
 from langgraph_jsonl_checkpoint.agents.questions import decided, question
 from langgraph_jsonl_checkpoint.rules import Visit
@@ -144,7 +144,7 @@ class ToolGuard:
         try:
             result = handler(request)
         except BaseException as error:
-            self._leave(entry, ended_by(error)[0], error)
+            self._leave(entry, ended_by(error), error)
             raise
         self._leave(entry, _ended_with(result), None, result)
         return result
@@ -166,7 +166,7 @@ class ToolGuard:
             result = await handler(request)
         except BaseException as error:
             if judged is not None or isinstance(error, asyncio.CancelledError) and entry.started:
-                await finished(partial(self._leave, entry, ended_by(error)[0], error))
+                await finished(partial(self._leave, entry, ended_by(error), error))
             raise
         await finished(partial(self._leave, entry, _ended_with(result), None, result))
         return result
@@ -236,7 +236,7 @@ class ToolGuard:
         turn, visit = entry.turn, entry.visit
         waits_for = entry.answers.drawn(error) if error is not None else None
         if isinstance(error, ParentCommand):
-            result, error = error.args[0], None
+            result = error.args[0]
         try:
             entry.ledger.leave(visit, status, error, result=result, waits_for=waits_for)
         finally:
@@ -264,7 +264,7 @@ class ToolGuard:
         with self._lock:
             turn = self._turns.setdefault(answers.key, Turn())
         ns = upstream.parent_namespace(info.checkpoint_ns)
-        awaited = awaits(saver, thread_id, configurable) or upstream.is_stored_at_exit(configurable)
+        elsewhere = not saver.shares(own, thread_id)
         tools = {tool.name: tool for tool in request.runtime.tools}
 
         def visit(call: ToolCall, number: int) -> Visit:
@@ -280,7 +280,7 @@ class ToolGuard:
                 self._policy.is_check(name, args),
                 ns,
                 info.checkpoint_id,
-                elsewhere=not awaited,
+                elsewhere=elsewhere,
             )
 
         mine, visits = None, []
@@ -319,13 +319,13 @@ def _is_same(call: ToolCall, mine: ToolCall) -> bool:
     return call is mine or call["id"] == mine["id"] and call["args"] == mine["args"]
 
 
-def ended_by(error: BaseException) -> tuple[str, BaseException | None]:
-    """How a call ended that raised, and the error that is recorded."""
+def ended_by(error: BaseException) -> str:
+    """How a call ended that raised."""
     if isinstance(error, ParentCommand):
-        return "completed", None  # a graph in the tool ended, and tells the one around this what comes next
+        return "completed"  # a graph in the tool ended, and tells the one around this what comes next
     if isinstance(error, GraphBubbleUp):
-        return "paused", None
-    return "failed" if isinstance(error, Exception) else "cancelled", error
+        return "paused"
+    return "failed" if isinstance(error, Exception) else "cancelled"
 
 
 def _ended_with(result: Any) -> str:
