@@ -188,8 +188,7 @@ class Restored:
             return "pending"
         if session.writer.is_alive(writer):
             return "running" if session.checkpoints.ended is None else "pending"
-        failed = session.checkpoints.ended is not None and session.checkpoints.ended.reason == "failed"
-        return "uncertain" if session.crashed or failed else "pending"
+        return "pending" if writer in session.runs.paused else "uncertain"
 
     def _messages(self, ns: str) -> list[BaseMessage]:
         """The messages of a namespace's newest checkpoint."""

@@ -270,8 +270,8 @@ class Rules:
     def _is_unrecorded(self, visit: Visit) -> bool:
         """Whether a call has no record because nobody recorded it, and not because it never started.
 
-        So it is if its checkpoint was written without a hook by a writer that is dead, neither closed the session in
-        good order nor left the task waiting for a human.
+        So it is if its checkpoint was written without a hook by a writer that is dead, and neither closed the session
+        with a run that waited nor left the task waiting for a human.
         """
         session = self._session
         known = session.tools.get(visit.key)
@@ -286,7 +286,7 @@ class Rules:
         if known is not None and known.attempt or fold.get(visit.ns, visit.checkpoint) is None:
             return False
         writer = runs.writer_of(fold.seq(visit.ns, visit.checkpoint))
-        if runs.hooks.get(writer, True) or writer in runs.ended or session.writer.is_alive(writer):
+        if runs.hooks.get(writer, True) or writer in runs.paused or session.writer.is_alive(writer):
             return False
         writes = fold.writes(visit.ns, visit.checkpoint)
         return not any(w.task == visit.key[0] and w.channel == upstream.INTERRUPT for w in writes)

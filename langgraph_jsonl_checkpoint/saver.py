@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import sys
 from os import getcwd  # bound here: a saver may be made in an event loop that is watched for calls like abspath
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -112,7 +113,7 @@ class JsonlSaver(Restorer, BaseCheckpointSaver[Any]):
 
     def close(self) -> None:
         """Close every log. Later calls raise ClosedSaverError; what was stored is stored already."""
-        self._sessions.close()
+        self._sessions.close(_on_its_way())
 
     # --- storing
 
@@ -355,7 +356,7 @@ class JsonlSaver(Restorer, BaseCheckpointSaver[Any]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.to_thread(self.close)
+        await asyncio.to_thread(self._sessions.close, _on_its_way())
 
     def _begin(self, session: Session, config: RunnableConfig) -> None:
         parent = config["configurable"].get("parent_thread_id")
@@ -378,6 +379,12 @@ class JsonlSaver(Restorer, BaseCheckpointSaver[Any]):
 def _thread_id(config: RunnableConfig) -> str:
     # LangGraph lets a thread id be a number; 7 and "7" are one thread.
     return str(config["configurable"]["thread_id"])
+
+
+def _on_its_way() -> str:
+    """The exception that is being handled, or passes through a `with` or a `finally`; empty if none is."""
+    kind = sys.exc_info()[0]
+    return "" if kind is None else kind.__name__
 
 
 def _ns(config: RunnableConfig) -> str:

@@ -133,11 +133,16 @@ class Session(OpenedLog):
         self._believe(page, everything, ts, after)
         return True
 
-    def finish(self) -> None:
-        """Say that this writer ends in good order, if its last run is not over: it did not die in it."""
+    def finish(self, error: str) -> None:
+        """Say that this writer ends, if its last run is not over: it did not die in it.
+
+        Args:
+            error: The exception that ends it; empty if none does.
+        """
+        error = error or ("" if self.failure is None else type(self.failure).__name__)
         self.refresh()
         if self.is_left:
-            self.append(lambda _: [records.Close(writer=self.identity.writer)], None, sync=False)
+            self.append(lambda _: [records.Close(writer=self.identity.writer, error=error)], None, sync=False)
 
     def rewrite(self, plan: Callable[[list[journal.Line]], tuple[records.Prune, Iterable[bytes]] | None]) -> bool:
         """Put a new generation in the log's place, under its lock: whoever appends waits and then finds it.
@@ -200,7 +205,7 @@ class Session(OpenedLog):
         if in_run:
             self.writer.live()
         known = me in runs.hooks
-        told = self.hooked or self.writer.hooked or runs.hooks.get(me, False)
+        told = self.hooked or runs.hooks.get(me, False)
         if known and self._recovered is None and (runs.writer == me or not in_run) and runs.hooks[me] == told:
             return []
         died = "" if runs.writer == me else self.left_by()

@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import logging
 import os
+import sys
 import threading
 import weakref
 from typing import TYPE_CHECKING
@@ -151,17 +152,17 @@ class Sessions:
         moment, ids = self._deleted[thread_id]
         return checkpoint_id in ids or _is_time_ordered(checkpoint_id) and checkpoint_id < moment
 
-    def close(self) -> None:
-        """Close every session; later calls raise."""
+    def close(self, error: str) -> None:
+        """Close every session; later calls raise. `error` is the exception that ends the saver, if one does."""
         if self._closed:
             return
         for thread_id in list(self.writer.left):
             try:
                 with self.use(thread_id) as session:
-                    session.finish()
-            except (SessionError, OSError) as error:
+                    session.finish(error)
+            except (SessionError, OSError) as unsaid:
                 # What was stored is stored; only whether the run was left in good order stays open.
-                logger.warning("thread %r could not be closed: %s", thread_id, error)
+                logger.warning("thread %r could not be closed: %s", thread_id, unsaid)
         self._closed = True
         while self._open:
             _, session = self._open.popitem()
@@ -193,7 +194,6 @@ class Sessions:
         """
         inherited, parent = self._open, self.writer
         self._start(Writer(self.root, self.workspace))
-        self.writer.hooked = parent.hooked
         for session in inherited.values():
             session.forget()
         parent.drop()
@@ -213,9 +213,10 @@ def _abandon(writer: Writer) -> None:
 
 
 def _at_exit() -> None:
-    """Close what nobody closed: the process ends in good order."""
+    """Close what nobody closed: the process ends, and did not die."""
+    error = getattr(sys, "last_type", None)  # what ended its main thread, if anything did
     for sessions in [*_all, *(Sessions(w.root, w.workspace, 1, w) for w in _abandoned)]:
-        sessions.close()
+        sessions.close("" if error is None else error.__name__)
 
 
 def _after_fork() -> None:

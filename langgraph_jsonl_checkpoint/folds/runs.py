@@ -15,7 +15,7 @@ class Runs:
         hooks: By writer, whether a hook recorded its tool calls: only then is a call without a record one that
             never started.
         closed: Whether the last writer closed the session behind its last record.
-        ended: The writers that closed it in good order, in the middle of a run.
+        paused: The writers that closed it with a run that waited, so that none of its tasks had begun.
         restored: Whether the run since was begun by a writer that died.
         recovered: Torn ends that were moved aside.
     """
@@ -24,7 +24,7 @@ class Runs:
         self.writer = ""
         self.hooks: dict[str, bool] = {}
         self.closed = False
-        self.ended: set[str] = set()
+        self.paused: set[str] = set()
         self.restored = False
         self._begins: list[int] = []
         self._writers: list[str] = []
@@ -49,6 +49,8 @@ class Runs:
             if record.recovered is not None:
                 self.recovered.append(record.recovered)
         elif kind is records.Close:
-            self.ended.add(self.writer)
+            assert isinstance(record, records.Close)  # noqa: S101 - as above
+            if not record.error:
+                self.paused.add(record.writer)
         elif kind is records.Terminal:
             self.restored = False

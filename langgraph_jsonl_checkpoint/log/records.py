@@ -61,9 +61,13 @@ class Open(Record):
 
 
 class Close(Record):
-    """The writer closed the session in good order, with a run that is not over: it did not die in it."""
+    """The writer closed the session with a run that is not over: it did not die in it.
+
+    `error` is the exception that was on its way then, in the middle of a tool perhaps. Without one the run waited.
+    """
 
     writer: str
+    error: str = ""
 
 
 class Message(Record):

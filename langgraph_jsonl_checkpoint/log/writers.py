@@ -32,7 +32,6 @@ class Writer:
         root: As given.
         workspace: As given.
         id: Its id; no other writer ever has it.
-        hooked: Whether a hook records the tool calls of all its threads.
         left: The threads whose runs it wrote last, and that are not over.
     """
 
@@ -40,7 +39,6 @@ class Writer:
         self.root = root
         self.workspace = workspace
         self.id = secrets.token_hex(4)
-        self.hooked = False
         self.left: set[str] = set()
         self._fd: int | None = None
         self._file = (0, 0)
