@@ -30,6 +30,8 @@ Key = tuple[str, str]
 Effect = Literal["read_only", "idempotent", "side_effects"]
 Status = Literal["pending", "running", "waiting", "completed", "failed", "cancelled", "uncertain", "resolved"]
 
+_REPLAY_SAFE = frozenset({"read_only", "idempotent"})
+
 RUNS_AGAIN = frozenset({"approve", "replay"})
 """The decisions after which an uncertain call is run again; the others give it a result."""
 
@@ -108,7 +110,7 @@ class Call:
     @property
     def replay_safe(self) -> bool:
         """Whether running it again does no harm."""
-        return self.effect != "side_effects"
+        return self.effect in _REPLAY_SAFE  # what a later version calls otherwise is not
 
     @property
     def verdict(self) -> Decision | None:
