@@ -14,7 +14,7 @@ from langgraph.checkpoint.base import get_checkpoint_metadata
 from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.errors import ValueEncodingError
 from langgraph_jsonl_checkpoint.log import records
-from langgraph_jsonl_checkpoint.opened import Shadow
+from langgraph_jsonl_checkpoint.values.adopt import Shadow
 from langgraph_jsonl_checkpoint.values.freeze import LARGE_FIELD, Freezer
 from langgraph_jsonl_checkpoint.values.types import tag_text
 
@@ -67,7 +67,7 @@ class PutCall:
         self._input = configurable.get("input_id") if applied else None
 
         freezer = Freezer(session.known, serde.tree)
-        before = session.shadows.get(self.ns, Shadow())
+        before = session.shadow(self.ns)
 
         def freeze(name: str, value: Mapping[str, Any], old: Any = None, *, listed: bool = False) -> Any:
             what = f"{name} of checkpoint {self.id!r}"
@@ -142,7 +142,7 @@ class WritesCall:
         self._task, self._path = task_id, task_path
         self._writes: list[tuple[int, str, Any]] = []
         freezer = Freezer(session.known, serde.tree)
-        channels = session.shadows.get(self.ns, Shadow()).channels
+        channels = session.shadow(self.ns).channels
         before = getattr(channels, "parts", {})
         for i, (channel, value) in enumerate(writes):
             what = f"write to {channel!r} of task {task_id!r}"

@@ -68,7 +68,7 @@ class Ledger:
         with self.followed() as session:
             if upstream.graph_of(ns) in session.left_out:
                 return True
-            while session.checkpoints.get(ns, checkpoint_id) is None:
+            while not session.checkpoints.has(ns, checkpoint_id):
                 if not ns:
                     return False
                 ns = upstream.parent_namespace(ns)  # a @task's calls come from the checkpoint of its entrypoint

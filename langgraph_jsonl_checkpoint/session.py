@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from langgraph_jsonl_checkpoint.errors import DeletedSessionError, ValueEncodingError
-from langgraph_jsonl_checkpoint.log import journal, local, records
+from langgraph_jsonl_checkpoint.log import journal, local, packing, records
 from langgraph_jsonl_checkpoint.opened import ATTEMPTS, OpenedLog
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Session(OpenedLog):
         commit = self._compose(before, make, seal)
         if commit is None:
             return
-        page, everything, ts, frame, after = commit
+        page, lines, frame, after = commit
         try:
             file.write(frame, before.offset)
             if sync:
@@ -109,16 +109,17 @@ class Session(OpenedLog):
             except OSError as second:
                 error.add_note(f"the part that was written could not be cut off either ({second})")
             raise
-        self._believe(page, everything, ts, after)
+        self._believe(page, lines, before, after)
 
     def _create(self, make: Callable[[Page], list[records.Record]], seal: Any, *, sync: bool | None) -> bool:
         """Create the log with its first commit; False if another writer was faster."""
         header = self.identity.header(**self.parent)
-        first, position = journal.commit(journal.Position(), _lines(0, records.now(), [header]))
+        begin = _lines(0, records.now(), [header])
+        first, position = journal.commit(journal.Position(), [line.text for line in begin])
         commit = self._compose(position, make, seal)
         if commit is None:
             return True
-        page, everything, ts, frame, after = commit
+        page, lines, frame, after = commit
         try:
             local.create(self.identity.path, first + frame, sync=sync is not None)
             self._file = local.LogFile(self.identity.path)
@@ -130,7 +131,8 @@ class Session(OpenedLog):
             self._fail(error, page)
             raise
         self.header = header
-        self._believe(page, everything, ts, after)
+        self.lines.add(begin, [(0, 0)])
+        self._believe(page, lines, position, after)
         return True
 
     def finish(self, error: str) -> None:
@@ -164,13 +166,13 @@ class Session(OpenedLog):
         try:
             if self._recovered is not None:
                 self._append(file, lambda _: [], None, sync=True)  # the report comes before what is made of the rest
-            planned = plan([line for commit in self.read_all() for line in commit])
+            planned = plan(list(self.lines.since(0)))
             if planned is None or self.header is None:
                 return False
             prune, lines = planned
             ts = records.now()
             head = records.line(0, ts, msgspec.structs.replace(self.header, generation=self.header.generation + 1))
-            local.replace(self.identity.path, journal.pack(head, [records.line(0, ts, prune), *lines]))
+            local.replace(self.identity.path, packing.compose(head, [records.line(0, ts, prune), *lines]))
         finally:
             file.unlock()
         self.forget()
@@ -178,16 +180,15 @@ class Session(OpenedLog):
 
     def _compose(
         self, before: journal.Position, make: Callable[[Page], list[records.Record]], seal: Any
-    ) -> tuple[Page, list[records.Record], str, bytes, journal.Position] | None:
-        """A commit that follows `before`: its page, records, time, frame and position; None if it is empty."""
+    ) -> tuple[Page, list[journal.Line], bytes, journal.Position] | None:
+        """A commit that follows `before`: its page, lines, frame and position; None if it is empty."""
         page = self.book.page(seal)
-        ts = records.now()
         try:
             made = make(page)
             if not made and self._recovered is None:
                 return None
-            made = [*self._opening(made), *page.records, *made]
-            return page, made, ts, *journal.commit(before, _lines(before.seq, ts, made))
+            lines = _lines(before.seq, records.now(), [*self._opening(made), *page.records, *made])
+            return page, lines, *journal.commit(before, [line.text for line in lines])
         except BaseException as error:
             page.drop()
             if isinstance(error, OverflowError):
@@ -215,12 +216,12 @@ class Session(OpenedLog):
         self.failure = error if isinstance(error, Exception) else RuntimeError("the append was interrupted")
         page.drop()
 
-    def _believe(self, page: Page, everything: list[records.Record], ts: str, after: journal.Position) -> None:
-        page.keep()
-        for seq, record in enumerate(everything, after.seq - len(everything)):
-            self._fold(record, seq, ts)
+    def _believe(
+        self, page: Page, lines: list[journal.Line], before: journal.Position, after: journal.Position
+    ) -> None:
+        page.keep(before.seq, after.seq)
+        self._apply(journal.Followed(after, lines, [(before.seq, before.offset)]))
         self._recovered = None
-        self._position = after
 
     def _repair(self, file: local.LogFile, offset: int, size: int) -> records.Recovered:
         """Move a torn end aside: copied and synced first, then cut off."""
@@ -235,5 +236,5 @@ def _is_of_run(record: records.Record) -> bool:
     return type(record) is records.Checkpoint and bool(record.next) or type(record) is records.Tool
 
 
-def _lines(seq: int, ts: str, everything: list[records.Record]) -> list[bytes]:
-    return [records.line(i, ts, record) for i, record in enumerate(everything, seq)]
+def _lines(seq: int, ts: str, everything: list[records.Record]) -> list[journal.Line]:
+    return [journal.Line(records.type_of(r), records.line(i, ts, r)) for i, r in enumerate(everything, seq)]

@@ -136,7 +136,7 @@ class Sessions:
     def delete(self, thread_id: str) -> None:
         """Delete a thread's log; remember which writes come too late for it."""
         with self.use(thread_id) as session:
-            ids = {name for name, _, _ in session.checkpoints.newest_first()}
+            ids = {name for name, _ in session.checkpoints.newest_first()}
             session.forget()
             self.writer.left.discard(thread_id)
             local.delete(session.identity.path)

@@ -13,7 +13,7 @@ import msgspec
 
 from langgraph_jsonl_checkpoint.errors import SessionError
 from langgraph_jsonl_checkpoint.folds import retention
-from langgraph_jsonl_checkpoint.log import journal, local, records
+from langgraph_jsonl_checkpoint.log import journal, local, packing, records
 from langgraph_jsonl_checkpoint.reader import Reader
 from langgraph_jsonl_checkpoint.sessions import header_of
 from langgraph_jsonl_checkpoint.values.types import tag_text, untag_text
@@ -107,7 +107,7 @@ def copy(sessions: Sessions, serde: Callable[[str], Serde], source: str, target:
         session.refresh()
         if not session.exists:
             return
-        lines = [line for commit in session.read_all() for line in commit]
+        lines = list(session.lines.since(0))
         header = session.header
     assert header is not None  # noqa: S101 - a session that exists has one
     head = sessions.identity(target).header(
@@ -121,7 +121,7 @@ def copy(sessions: Sessions, serde: Callable[[str], Serde], source: str, target:
         owner, heir = serde(source), serde(target)
         texts = [msgspec.json.encode(heir.moved(msgspec.json.decode(text), owner)) for text in texts]
     try:
-        local.create(sessions.path(target), journal.pack(records.line(0, ts, head), texts), sync=True)
+        local.create(sessions.path(target), packing.compose(records.line(0, ts, head), texts), sync=True)
     except FileExistsError:
         raise ValueError(f"thread {target!r} exists; delete it first, or copy {source!r} under another id") from None
 
@@ -155,7 +155,7 @@ def _rewrite(
         def plan(lines: list[journal.Line]) -> tuple[records.Prune, list[bytes]] | None:
             reader = Reader(session, serde(thread_id))
             removal = choose(reader.fold, reader.thaw)
-            gone = sum(removal.covers(ns, name) for name, ns, _ in reader.fold.newest_first())
+            gone = sum(removal.covers(ns, name) for name, ns in reader.fold.newest_first())
             if not gone:
                 return None
             stays = list(retention.survivors(lines[1:], reader.fold, session.tools, reader.thaw, removal))

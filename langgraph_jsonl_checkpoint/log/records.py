@@ -186,11 +186,16 @@ class Ignorable(msgspec.Struct):
     ignorable: bool = False
 
 
+def type_of(record: Record) -> str:
+    """A record's type, as its line names it."""
+    return _NAMES[type(record)]
+
+
 def line(seq: int, ts: str, record: Record) -> bytes:
     """A record as a line of the log, without the line feed."""
     fields = _encode(record)[1:]
     comma = b"" if fields == b"}" else b","
-    return b'{"seq":%d,"type":"%s","ts":"%s"%s' % (seq, _NAMES[type(record)].encode(), ts.encode(), comma) + fields
+    return b'{"seq":%d,"type":"%s","ts":"%s"%s' % (seq, type_of(record).encode(), ts.encode(), comma) + fields
 
 
 def timestamp(text: bytes) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,10 +16,13 @@ import msgspec
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.values import ranges, types
 from langgraph_jsonl_checkpoint.values.adopt import refrozen
+from langgraph_jsonl_checkpoint.values.numbers import Numbers
 from langgraph_jsonl_checkpoint.values.parts import NEVER, DictPart, Item, ListPart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from langgraph_jsonl_checkpoint.log.lines import Lines
 
 _DIGEST = 16
 
@@ -27,18 +30,23 @@ _DIGEST = 16
 class Book:
     """What is numbered in one generation of a session.
 
+    Args:
+        lines: The log's lines.
+        numbers: Which of them hold messages and values.
+
     Attributes:
         token: Stands for this generation: a part's numbers count only here.
-        next: The next free number.
+        lines: The log's lines.
+        numbers: Which lines hold what is numbered.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lines: Lines, numbers: Numbers | None = None) -> None:
         self.token = object()
-        self.next = 0
-        self._firsts: list[int] = []  # of the records below, ascending
-        self._records: list[records.Message | records.Value] = []
+        self.numbers = numbers or Numbers()
+        self.lines = lines
+        self._values: tuple[int, list[msgspec.Raw]] = (-1, [])  # the last line of values that was read
         self._digests: dict[bytes, int] = {}
-        self._digested = 0  # how many of the records have their digest there
+        self._digested = 0  # up to which seq the digests are there
         self._stems: dict[int, ranges.Stem] = {}
         self._page: Page | None = None
         # One encoder for all pages: making one costs more than a small text. It must not keep the book alive: a
@@ -46,45 +54,44 @@ class Book:
         me = weakref.proxy(self)
         self._encode = msgspec.json.Encoder(enc_hook=lambda part: me.refer(part)).encode  # noqa: PLW0108
 
-    def add(self, record: records.Message | records.Value) -> None:
-        """Take in a record of the log.
+    @property
+    def next(self) -> int:
+        """The next free number."""
+        return self.numbers.next
 
-        Raises:
-            ValueError: Its number was given before.
-        """
-        if record.n < self.next:
-            raise ValueError(f"number {record.n} was given before")
-        self._firsts.append(record.n)
-        self._records.append(record)
-        self.next = record.n + (1 if isinstance(record, records.Message) else len(record.values))
-
-    def text(self, number: int) -> tuple[str, msgspec.Raw]:
+    def text(self, number: int) -> tuple[str, bytes | msgspec.Raw]:
         """The kind ("message" or "value") and the text of a number.
 
         Raises:
             LookupError: Nothing has this number.
         """
-        at = bisect_right(self._firsts, number) - 1
+        at = bisect_right(self.numbers.firsts, number) - 1
         if at < 0:
             raise LookupError(number)
-        record = self._records[at]
-        if isinstance(record, records.Message):
-            if record.n != number:
+        first, seq = self.numbers.firsts[at], self.numbers.seqs[at]
+        text = self.lines.text(seq)
+        begin = _message_begin(text, seq)
+        if begin:
+            if first != number:
                 raise LookupError(number)
-            return "message", record.message
-        return "value", record.values[number - record.n]
+            return "message", text[begin:-1]
+        known, values = self._values
+        if known != seq:
+            values = _values(text)
+            self._values = seq, values
+        return "value", values[number - first]
 
     def find(self, digest: bytes) -> int | None:
         """The number of a text, if it is written already."""
-        while self._digested < len(self._records):
-            record = self._records[self._digested]
-            if isinstance(record, records.Message):
-                kind, texts = "message", [record.message]
-            else:
-                kind, texts = "value", record.values
-            for i, text in enumerate(texts):
-                self._digests.setdefault(_digest(kind, bytes(text)), record.n + i)
-            self._digested += 1
+        if self._digested < self.lines.next:
+            seqs, at = self.numbers.seqs, bisect_left(self.numbers.seqs, self._digested)
+            for seq, (kind, text) in enumerate(self.lines.since(self._digested), self._digested):
+                if at < len(seqs) and seqs[at] == seq:
+                    texts = [text[_message_begin(text, seq) : -1]] if kind == "message" else _values(text)
+                    for i, each in enumerate(texts, self.numbers.firsts[at]):
+                        self._digests.setdefault(_digest(kind, bytes(each)), i)
+                    at += 1
+            self._digested = self.lines.next
         return self._digests.get(digest)
 
     def stem(self, number: int) -> ranges.Stem:
@@ -102,20 +109,12 @@ class Book:
         assert self._page is not None  # noqa: S101 - only a page encodes
         return self._page.refer(part)
 
-    def _take(
-        self,
-        written: list[records.Message | records.Value],
-        digests: dict[bytes, int],
-        stems: dict[int, ranges.Stem],
-    ) -> None:
+    def _take(self, digests: dict[bytes, int], stems: dict[int, ranges.Stem], seqs: tuple[int, int]) -> None:
         self._page = None
-        complete = self._digested == len(self._records)
-        for record in written:
-            self.add(record)
+        if self._digested == seqs[0]:
+            self._digested = seqs[1]  # all of the commit is in `digests`
         self._digests.update(digests)
         self._stems.update(stems)
-        if complete:
-            self._digested = len(self._records)
 
     def page(self, seal: Callable[[bytes], bytes] | None) -> Page:
         """A page for one commit; `seal` hides each text, if nothing may be readable on disk."""
@@ -145,9 +144,9 @@ class Page:
         plain = self._plain(part)
         return msgspec.Raw(self._seal(plain) if self._seal else plain)
 
-    def keep(self) -> None:
-        """The commit is on disk: the numbers count."""
-        self._book._take(self.records, self._digests, self._stems)  # noqa: SLF001 - a page is a part of its book
+    def keep(self, first: int, behind: int) -> None:
+        """The commit is on disk, as the records from `first` up to `behind`: its numbers count."""
+        self._book._take(self._digests, self._stems, (first, behind))  # noqa: SLF001 - a page is a part of its book
         for part in self._made:
             if not isinstance(part, Item):
                 part.before = None
@@ -284,6 +283,20 @@ def _append(found: list[Any], each: Any) -> None:
         found.append(each)
     else:
         ranges.add(found, each[0], each[1])
+
+
+def _message_begin(text: bytes, seq: int) -> int:
+    """Where in a `message` record's line the message begins; 0 in another's."""
+    at = 7 + len(str(seq))
+    if not text.startswith(b',"type":"message","ts":"', at):
+        return 0
+    return text.index(b',"message":', at) + 11
+
+
+def _values(text: bytes) -> list[msgspec.Raw]:
+    record = records.parse("value", text)
+    assert isinstance(record, records.Value)  # noqa: S101 - for the type checker: the kind says so
+    return record.values
 
 
 def _digest(kind: str, text: bytes) -> bytes:

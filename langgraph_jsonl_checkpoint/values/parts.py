@@ -104,6 +104,12 @@ class Item:
         self.number: int | None = None
         self.session: object = None
 
+    def of(self, value: Any) -> Item:
+        """The item of another object that was read as what this one was written as."""
+        made = Item(self.kind, self.tree, self.copy, value)
+        made.number, made.session = self.number, self.session
+        return made
+
 
 class View(NamedTuple):
     """A live list as lists that compare in C: its elements, what they are or hold, and messages' extra fields."""
@@ -171,6 +177,14 @@ class ListPart:
         made.before, made.runs = self, [(0, self.length), (-1, len(parts))]
         made.ranges, made.session = None, None
         made._may_grow = [True]  # noqa: SLF001 - one of its own class
+        return made
+
+    def rebound(self, value: list[Any]) -> ListPart:
+        """The part of another list that was read as what this one was written as."""
+        n = self.length
+        parts = [p.of(v) if type(p) is Item else p for p, v in zip(self.parts[:n], value, strict=True)]
+        made = ListPart(parts, View(value, self.states[:n], self.extras[:n]))
+        made.runs, made.ranges, made.session = [], self.ranges, self.session
         return made
 
 
