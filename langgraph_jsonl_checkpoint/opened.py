@@ -80,6 +80,7 @@ class OpenedLog:
         self.parent: dict[str, Any] = {}
         self._file: local.LogFile | None = None
         self._position = journal.Position()
+        self._packed_end = 0
         self.failure: Exception | None = None
         self._recovered: records.Recovered | None = None
 
@@ -143,6 +144,7 @@ class OpenedLog:
         """Close the log and drop all that is known of it."""
         self._file = None  # closed with the last reader of its lines
         self._position = journal.Position()
+        self._packed_end = 0
         self.failure = None
         self.header = None
         self._start(Lines(self.identity.path))
@@ -257,12 +259,28 @@ class OpenedLog:
         except msgspec.DecodeError:
             self._start(Lines(self.identity.path))
             return journal.Position()
+        self._packed_end = packed.position.offset
         self._start(Lines(self.identity.path, file, packed.header, packed.frames, packed.position.seq), stored)
         try:
             self._take_header(packed.header, 0)
         except ValueError as error:
             raise self._corrupt(0, str(error), 0) from None
         return packed.position
+
+    @property
+    def _unpacked(self) -> int:
+        """How many bytes of frames stand behind the packed ones."""
+        return self._position.offset - self._packed_end
+
+    def _move(self, file: local.LogFile, data: bytes) -> None:
+        """Go on with the log where its lines are packed now; numbers and seqs are what they were."""
+        found = packing.find(data)
+        assert found is not None  # noqa: S101 - it was made by us, this moment
+        assert found.position[1:] == self._position[1:]  # noqa: S101 - as above: the same lines
+        self._file, self._position, self._packed_end = file, found.position, found.position.offset
+        self.lines = Lines(self.identity.path, file, found.header, found.frames, found.position.seq)
+        self._contents.moved(self.lines)
+        self.book.lines = self.lines
 
     def _reread(self, file: local.LogFile) -> None:
         """Drop all that is known of the log, but keep it open, locked or not."""

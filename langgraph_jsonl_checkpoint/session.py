@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from langgraph_jsonl_checkpoint.errors import DeletedSessionError, ValueEncodingError
-from langgraph_jsonl_checkpoint.log import journal, local, packing, records
+from langgraph_jsonl_checkpoint.log import frames, journal, local, packing, records
 from langgraph_jsonl_checkpoint.opened import ATTEMPTS, OpenedLog
 
 if TYPE_CHECKING:
@@ -22,8 +22,13 @@ if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.values.book import Page
 
 
+_LOOSE = 1 << 16  # bytes behind the packed frames from which on they are packed, too
+
+
 class Session(OpenedLog):
     """A session that can be written."""
+
+    _wrote = False
 
     def append(self, make: Callable[[Page], list[records.Record]], seal: Any, *, sync: bool | None) -> bool:
         """Append one commit.
@@ -146,6 +151,49 @@ class Session(OpenedLog):
         if self.is_left:
             self.append(lambda _: [records.Close(writer=self.identity.writer, error=error)], None, sync=False)
 
+    def pack(self) -> bool:
+        """Put the log's commits into few large frames with an index in front; the lines stay what they are.
+
+        The packed log takes the log's place under its lock: a crash leaves the one or the other, whoever appends
+        waits and then finds it, whoever reads goes on reading the one that was there.
+
+        Returns:
+            Whether there was anything to pack.
+
+        Raises:
+            CorruptSessionError: The log is damaged.
+            OSError: The packed log could not be written; the log is as it was.
+        """
+        file = self._locked()
+        if file is None:
+            return False
+        try:
+            if self._recovered is not None:
+                self._append(file, lambda _: [], None, sync=True)  # a torn end is told of in the log that it was in
+            packed = self._packed(file) if self._unpacked else None
+            if packed is None:
+                return False
+            local.replace(self.identity.path, packed)
+            self._move(local.LogFile(self.identity.path), packed)
+        finally:
+            file.unlock()
+        return True
+
+    def _packed(self, file: local.LogFile) -> bytes | None:
+        try:
+            contents = msgspec.json.encode(self._contents.stored)
+        except UnicodeEncodeError:
+            return None  # an index has no place for names with lone surrogates
+        try:
+            return packing.pack(file.read(0, self._position.offset), contents)
+        except frames.BadFrameError as error:
+            raise self._corrupt(0, f"a frame cannot be packed: {error}") from None
+
+    @property
+    def is_loose(self) -> bool:
+        """Whether this saver appended so much that packing the log is worth its time."""
+        return self._wrote and self._unpacked >= max(_LOOSE, self._position.offset // 8)
+
     def rewrite(self, plan: Callable[[list[journal.Line]], tuple[records.Prune, Iterable[bytes]] | None]) -> bool:
         """Put a new generation in the log's place, under its lock: whoever appends waits and then finds it.
 
@@ -219,6 +267,7 @@ class Session(OpenedLog):
     def _believe(
         self, page: Page, lines: list[journal.Line], before: journal.Position, after: journal.Position
     ) -> None:
+        self._wrote = True
         page.keep(before.seq, after.seq)
         self._apply(journal.Followed(after, lines, [(before.seq, before.offset)]))
         self._recovered = None

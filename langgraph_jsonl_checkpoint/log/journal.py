@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _DIGEST = 16
 _CHAIN = b',"chain":"'
 _TAIL = len(_CHAIN) + 2 * _DIGEST + len(b'"}')
+_FROM = -_TAIL
 _GARBAGE_STEPS = 4096  # how many places behind damage are tried as the begin of a frame
 
 
@@ -138,7 +139,7 @@ def opened(text: bytes, seq: int, chain: bytes) -> tuple[list[Line], bytes]:
         quote = line.find(b'"', len(envelope))
         kind = line[len(envelope) : quote].decode("ascii", "replace")
         at += len(line) + 1
-        if line.startswith(_CHAIN, -_TAIL):
+        if line.startswith(_CHAIN, _FROM):
             chain = _digest(chain, text[begin : at - 1 - _TAIL])
             if line[-_TAIL + len(_CHAIN) : -2] != chain.hex().encode():
                 raise OutOfSequenceError("the commit does not follow the one before: its chain digest differs")
@@ -164,7 +165,7 @@ def split(text: bytes, seq: int, behind: int, chain: bytes) -> list[bytes]:
     lines = text.split(b"\n")
     if lines.pop() or len(lines) != behind - seq or not lines[-1].startswith(b'{"seq":%d,' % (behind - 1)):
         raise OutOfSequenceError(f"the frame does not hold the records {seq} to {behind - 1}")
-    first = next((i for i, line in enumerate(lines) if line.startswith(_CHAIN, -_TAIL)), len(lines) - 1)
+    first = next((i for i, line in enumerate(lines) if line.startswith(_CHAIN, _FROM)), len(lines) - 1)
     opened(b"\n".join(lines[: first + 1]) + b"\n", seq, chain)
     return lines
 
@@ -182,7 +183,7 @@ def chain_of(text: bytes) -> str:
 
 def unchained(line: bytes) -> bytes:
     """A line without the chain field that ends a commit."""
-    return line[:-_TAIL] + b"}" if line.startswith(_CHAIN, -_TAIL) else line
+    return line[:-_TAIL] + b"}" if line.startswith(_CHAIN, _FROM) else line
 
 
 def renumbered(line: bytes, seq: int) -> bytes:

@@ -60,6 +60,7 @@ class Lines:
         self._packed = packed
         self._firsts = [frame.seq for frame in packed]
         self._loaded: dict[int, list[bytes]] = {}
+        self._last: tuple[int, list[bytes]] = (0, [])  # the packed frame that was read last
         self._behind = seq
         self._tail: list[bytes] = []
         self._kinds: list[str] = []
@@ -86,13 +87,13 @@ class Lines:
         """
         if seq >= self._behind:
             return self._tail[seq - self._behind]
-        at = bisect_right(self._firsts, seq) - 1
-        lines = self._loaded.get(at)
-        if lines is None:
+        first, lines = self._last
+        if not 0 <= seq - first < len(lines):
+            at = bisect_right(self._firsts, seq) - 1
             if at < 0:
                 return self._header
-            lines = self._load(at)
-        return journal.unchained(lines[seq - self._firsts[at]])
+            first, lines = self._last = self._firsts[at], self._loaded.get(at) or self._load(at)
+        return journal.unchained(lines[seq - first])
 
     def line(self, seq: int) -> journal.Line:
         """A record's type and line. Raises what `text` raises."""

@@ -51,7 +51,7 @@ class Found(NamedTuple):
 
 
 def pack(data: bytes, contents: bytes) -> bytes:
-    """The frames of a log, packed: full frames stay as they are, what stands behind them is put together.
+    """A log's frames, packed: full frames stay as they are, what stands behind them is put together.
 
     Args:
         data: The whole log.

@@ -20,7 +20,7 @@ from langgraph_jsonl_checkpoint.values.numbers import Numbers
 from langgraph_jsonl_checkpoint.values.parts import NEVER, DictPart, Item, ListPart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from langgraph_jsonl_checkpoint.log.lines import Lines
 
@@ -65,21 +65,37 @@ class Book:
         Raises:
             LookupError: Nothing has this number.
         """
-        at = bisect_right(self.numbers.firsts, number) - 1
-        if at < 0:
-            raise LookupError(number)
-        first, seq = self.numbers.firsts[at], self.numbers.seqs[at]
-        text = self.lines.text(seq)
-        begin = _message_begin(text, seq)
-        if begin:
-            if first != number:
+        for _, kind, text in self.run(number, number):
+            return kind, text
+        raise LookupError(number)
+
+    def run(self, first: int, last: int) -> Iterator[tuple[int, str, bytes | msgspec.Raw]]:
+        """(number, kind, text) of the numbers from `first` to `last`.
+
+        Raises:
+            LookupError: Nothing has one of them.
+        """
+        firsts, seqs, line = self.numbers.firsts, self.numbers.seqs, self.lines.text
+        at = bisect_right(firsts, first) - 1
+        number = first
+        while number <= last:
+            if not 0 <= at < len(firsts) or number < firsts[at]:
                 raise LookupError(number)
-            return "message", text[begin:-1]
-        known, values = self._values
-        if known != seq:
-            values = _values(text)
-            self._values = seq, values
-        return "value", values[number - first]
+            text = line(seqs[at])
+            if begin := _message_begin(text, seqs[at]):
+                if firsts[at] != number:
+                    raise LookupError(number)
+                yield number, "message", text[begin:-1]
+                number += 1
+            else:
+                known, values = self._values
+                if known != seqs[at]:
+                    values = _values(text)
+                    self._values = seqs[at], values
+                for value in values[number - firsts[at] : last + 1 - firsts[at]]:
+                    yield number, "value", value
+                    number += 1
+            at += 1
 
     def find(self, digest: bytes) -> int | None:
         """The number of a text, if it is written already."""

@@ -38,6 +38,7 @@ class Thawer:
     def __init__(self, book: Book, serde: Serde) -> None:
         self.book = book
         self._serde = serde
+        self._seals = serde.seals
 
     def value(self, text: bytes | msgspec.Raw) -> Any:
         """The value of a record's field.
@@ -104,12 +105,16 @@ class Thawer:
     def _number(self, number: int, below: int) -> Any:
         if not 0 <= number < below:
             raise BadTextError(f"a reference to number {number} stands before that number")
-        kind, text = self.book.text(number)
+        return self._made(number, *self.book.text(number))
+
+    def _made(self, number: int, kind: str, text: bytes | msgspec.Raw) -> Any:
         if kind == "value":
             return self._value(text, number)
-        plain = self._serde.open(bytes(text))
+        plain = bytes(text)
+        if self._seals or b"$" in plain:  # one byte is found much faster than a tag
+            plain = self._serde.open(plain)
         tree = _decode(plain)
-        if _TAG in plain:
+        if b"$" in plain and _TAG in plain:
             if len(tree) == 1 and next(iter(tree)).startswith("$"):
                 return self._build(tree, number)
             tree = {k: self._build(t, number) for k, t in tree.items()}
@@ -132,7 +137,7 @@ class Thawer:
         if tag == "$ref":
             return self._number(payload, below)
         if tag == "$list":
-            return [self._number(n, below) for n in self._numbers(payload, below)]
+            return [self._made(*each) for run in self._runs(payload, below) for each in self.book.run(*run)]
         if tag == "$map":
             return self._map(payload, below)
         if tag == "$serde":
@@ -142,13 +147,14 @@ class Thawer:
             raise BadTextError(f"this version does not know the tag {tag!r}")
         return rule(self._build(payload, below))
 
-    def _numbers(self, runs: list[ranges.Range], below: int) -> list[int]:
-        found: list[int] = []
+    def _runs(self, runs: list[ranges.Range], below: int) -> Iterator[tuple[int, int]]:
         for first, last in ranges.flat(runs, self.book.stem):
             if not 0 <= first <= last < below:
                 raise BadTextError(f"a list refers to numbers {first} to {last}, which stand before them")
-            found += range(first, last + 1)
-        return found
+            yield first, last
+
+    def _numbers(self, runs: list[ranges.Range], below: int) -> list[int]:
+        return [number for first, last in self._runs(runs, below) for number in range(first, last + 1)]
 
     def _map(self, runs: list[ranges.Range], below: int) -> dict[str, Any]:
         # The last entry of a key tells its value, the first its place; outdated values are not built.
