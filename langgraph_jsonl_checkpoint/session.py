@@ -8,7 +8,7 @@ ones until the log has been read anew.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from langgraph_jsonl_checkpoint.values.book import Page
+    from langgraph_jsonl_checkpoint.values.seal import Serde
 
 
 _LOOSE = 1 << 16  # bytes behind the packed frames from which on they are packed, too
@@ -30,13 +31,13 @@ class Session(OpenedLog):
 
     _wrote = False
 
-    def append(self, make: Callable[[Page], list[records.Record]], seal: Any, *, sync: bool | None) -> bool:
+    def append(self, make: Callable[[Page], list[records.Record]], serde: Serde | None, *, sync: bool | None) -> bool:
         """Append one commit.
 
         Args:
             make: Makes the records, given the page that numbers their values; called again if the session turns
                 out to be another one. An empty list appends nothing.
-            seal: Hides each text, or None.
+            serde: Seals each text, if it seals; None for records without values.
             sync: Whether the commit is to be on the disk when this returns; None: and not even a new file.
 
         Returns:
@@ -53,11 +54,11 @@ class Session(OpenedLog):
                 if existed:
                     self.failure = DeletedSessionError(f"{self.identity.path} was deleted during a run")
                     return False
-                if self._create(make, seal, sync=sync):
+                if self._create(make, serde, sync=sync):
                     return True
                 continue
             try:
-                self._append(file, make, seal, sync=bool(sync))
+                self._append(file, make, serde, sync=bool(sync))
             finally:
                 file.unlock()
             return True
@@ -94,10 +95,10 @@ class Session(OpenedLog):
         self._recovered = self._repair(file, problem.offset, size)
 
     def _append(
-        self, file: local.LogFile, make: Callable[[Page], list[records.Record]], seal: Any, *, sync: bool
+        self, file: local.LogFile, make: Callable[[Page], list[records.Record]], serde: Serde | None, *, sync: bool
     ) -> None:
         before = self._position
-        commit = self._compose(before, make, seal)
+        commit = self._compose(before, make, serde)
         if commit is None:
             return
         page, lines, frame, after = commit
@@ -116,12 +117,14 @@ class Session(OpenedLog):
             raise
         self._believe(page, lines, before, after)
 
-    def _create(self, make: Callable[[Page], list[records.Record]], seal: Any, *, sync: bool | None) -> bool:
+    def _create(
+        self, make: Callable[[Page], list[records.Record]], serde: Serde | None, *, sync: bool | None
+    ) -> bool:
         """Create the log with its first commit; False if another writer was faster."""
         header = self.identity.header(**self.parent)
         begin = _lines(0, records.now(), [header])
         first, position = journal.commit(journal.Position(), [line.text for line in begin])
-        commit = self._compose(position, make, seal)
+        commit = self._compose(position, make, serde)
         if commit is None:
             return True
         page, lines, frame, after = commit
@@ -227,10 +230,10 @@ class Session(OpenedLog):
         return True
 
     def _compose(
-        self, before: journal.Position, make: Callable[[Page], list[records.Record]], seal: Any
+        self, before: journal.Position, make: Callable[[Page], list[records.Record]], serde: Serde | None
     ) -> tuple[Page, list[journal.Line], bytes, journal.Position] | None:
         """A commit that follows `before`: its page, lines, frame and position; None if it is empty."""
-        page = self.book.page(seal)
+        page = self.book.page(serde)
         try:
             made = make(page)
             if not made and self._recovered is None:
@@ -250,15 +253,15 @@ class Session(OpenedLog):
             OSError: The commit begins or goes on with a run, and the writer's lock cannot be taken.
         """
         me, runs = self.identity.writer, self.runs
-        in_run = any(_is_of_run(record) for record in made)
+        in_run = any(map(_is_of_run, made))
         if in_run:
             self.writer.live()
-        known = me in runs.hooks
-        told = self.hooked or runs.hooks.get(me, False)
-        if known and self._recovered is None and (runs.writer == me or not in_run) and runs.hooks[me] == told:
+        hook = runs.hooks.get(me)
+        told = self.hooked or bool(hook)
+        if hook is told and self._recovered is None and (runs.writer == me or not in_run):
             return []
         died = "" if runs.writer == me else self.left_by()
-        return [self.identity.opening(known=known, hook=told, died=died, recovered=self._recovered)]
+        return [self.identity.opening(known=hook is not None, hook=told, died=died, recovered=self._recovered)]
 
     def _fail(self, error: BaseException, page: Page) -> None:
         self.failure = error if isinstance(error, Exception) else RuntimeError("the append was interrupted")
@@ -268,7 +271,7 @@ class Session(OpenedLog):
         self, page: Page, lines: list[journal.Line], before: journal.Position, after: journal.Position
     ) -> None:
         self._wrote = True
-        page.keep(before.seq, after.seq)
+        page.keep(after.seq)
         self._apply(journal.Followed(after, lines, [(before.seq, before.offset)]))
         self._recovered = None
 

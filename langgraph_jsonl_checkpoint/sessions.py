@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import itertools
 import logging
 import os
@@ -87,19 +86,26 @@ class Sessions:
         session.used = next(self._clock)
         return session
 
-    @contextlib.contextmanager
-    def use(self, thread_id: str) -> Iterator[Session]:
-        """The session of a thread, locked."""
+    def use(self, thread_id: str) -> _InUse:
+        """The session of a thread, locked, for a `with`."""
+        return _InUse(self, thread_id)
+
+    def take(self, thread_id: str) -> Session:
+        """The session of a thread, locked, until it is given back."""
         while True:
             session = self.peek(thread_id)
-            with session.lock:
-                # It may have been evicted while we waited for its lock; then another object stands for the thread.
-                if self._open.get(thread_id) is session:
-                    try:
-                        yield session
-                    finally:
-                        self._note(thread_id, session)
-                    break
+            session.lock.acquire()
+            # It may have been evicted while we waited for its lock; then another object stands for the thread.
+            if self._open.get(thread_id) is session:
+                return session
+            session.lock.release()
+
+    def give_back(self, thread_id: str, session: Session) -> None:
+        """Unlock a session that was taken."""
+        try:
+            self._note(thread_id, session)
+        finally:
+            session.lock.release()
         self._evict()
 
     def _note(self, thread_id: str, session: Session) -> None:
@@ -197,6 +203,23 @@ class Sessions:
         for session in inherited.values():
             session.forget()
         parent.drop()
+
+
+class _InUse:
+    """A session for the time of a `with`; a generator would cost as much as the lock itself."""
+
+    __slots__ = ("_session", "_sessions", "_thread_id")
+
+    def __init__(self, sessions: Sessions, thread_id: str) -> None:
+        self._sessions = sessions
+        self._thread_id = thread_id
+
+    def __enter__(self) -> Session:
+        self._session = self._sessions.take(self._thread_id)
+        return self._session
+
+    def __exit__(self, *_: object) -> None:
+        self._sessions.give_back(self._thread_id, self._session)
 
 
 _all: weakref.WeakSet[Sessions] = weakref.WeakSet()

@@ -78,18 +78,18 @@ class Followed:
 
 def commit(position: Position, lines: Sequence[bytes]) -> tuple[bytes, Position]:
     """The frame of a commit of `lines` (without line feeds) that follows `position`, and the position behind it."""
-    text, digest = chained(position.chain, lines)
+    # A text may be large: it is put together once.
+    text = bytearray()
+    for line in lines:
+        text += line
+        text += b"\n"
+    del text[-2:]
+    digest = _digest(position.chain, text)
+    text += b'%s%s"}\n' % (_CHAIN, digest.hex().encode())
     if len(text) > frames.MAX_TEXT:
         raise OverflowError(f"a commit of {len(text)} bytes is larger than {frames.MAX_TEXT}")
     frame = frames.compress(text)
     return frame, Position(position.offset + len(frame), position.seq + len(lines), digest)
-
-
-def chained(before: bytes, lines: Sequence[bytes]) -> tuple[bytes, bytes]:
-    """A commit's text, which ends in the digest that ties it to the one before, and that digest."""
-    text = b"\n".join(lines)
-    digest = _digest(before, text[:-1])
-    return b'%s,"chain":"%s"}\n' % (text[:-1], digest.hex().encode()), digest
 
 
 def follow(data: bytes, position: Position) -> Followed:
@@ -191,7 +191,7 @@ def renumbered(line: bytes, seq: int) -> bytes:
     return b'{"seq":%d%s' % (seq, line[line.index(b",") :])
 
 
-def _digest(before: bytes, text: bytes) -> bytes:
+def _digest(before: bytes, text: bytes | bytearray) -> bytes:
     """BLAKE2b over the digest before and a commit's text; the text comes without its last brace and the chain."""
     hashed = hashlib.blake2b(before, digest_size=_DIGEST)
     hashed.update(text)

@@ -6,7 +6,6 @@ number yet before the text that refers to it, and changes nothing until the comm
 
 from __future__ import annotations
 
-import hashlib
 import weakref
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from langgraph_jsonl_checkpoint.log.lines import Lines
-
-_DIGEST = 16
+    from langgraph_jsonl_checkpoint.values.seal import Serde
 
 
 class Book:
@@ -45,8 +43,8 @@ class Book:
         self.numbers = numbers or Numbers()
         self.lines = lines
         self._values: tuple[int, list[msgspec.Raw]] = (-1, [])  # the last line of values that was read
-        self._digests: dict[bytes, int] = {}
-        self._digested = 0  # up to which seq the digests are there
+        self._hashes: dict[int, int] = {}
+        self._hashed = 0  # up to which seq the hashes are there
         self._stems: dict[int, ranges.Stem] = {}
         self._page: Page | None = None
         # One encoder for all pages: making one costs more than a small text. It must not keep the book alive: a
@@ -97,18 +95,27 @@ class Book:
                     number += 1
             at += 1
 
-    def find(self, digest: bytes) -> int | None:
+    def find(self, kind: str, text: bytes, serde: Serde | None) -> int | None:
         """The number of a text, if it is written already."""
-        if self._digested < self.lines.next:
-            seqs, at = self.numbers.seqs, bisect_left(self.numbers.seqs, self._digested)
-            for seq, (kind, text) in enumerate(self.lines.since(self._digested), self._digested):
-                if at < len(seqs) and seqs[at] == seq:
-                    texts = [text[_message_begin(text, seq) : -1]] if kind == "message" else _values(text)
-                    for i, each in enumerate(texts, self.numbers.firsts[at]):
-                        self._digests.setdefault(_digest(kind, bytes(each)), i)
-                    at += 1
-            self._digested = self.lines.next
-        return self._digests.get(digest)
+        if self._hashed < self.lines.next:
+            self._hash_lines()
+        # A dict of the user's may have the text of a message.
+        number = self._hashes.get(hash((kind, text)))
+        if number is None:
+            return None
+        own, stored = self.text(number)
+        written = bytes(stored) if serde is None else serde.open(bytes(stored))
+        return number if (own, written) == (kind, text) else None  # two texts may have one hash
+
+    def _hash_lines(self) -> None:
+        seqs, at = self.numbers.seqs, bisect_left(self.numbers.seqs, self._hashed)
+        for seq, (kind, text) in enumerate(self.lines.since(self._hashed), self._hashed):
+            if at < len(seqs) and seqs[at] == seq:
+                texts = [text[_message_begin(text, seq) : -1]] if kind == "message" else _values(text)
+                for i, each in enumerate(texts, self.numbers.firsts[at]):
+                    self._hashes.setdefault(hash((kind, bytes(each))), i)
+                at += 1
+        self._hashed = self.lines.next
 
     def stem(self, number: int) -> ranges.Stem:
         """The runs of the container with that number, for one that begins with it."""
@@ -125,16 +132,17 @@ class Book:
         assert self._page is not None  # noqa: S101 - only a page encodes
         return self._page.refer(part)
 
-    def _take(self, digests: dict[bytes, int], stems: dict[int, ranges.Stem], seqs: tuple[int, int]) -> None:
+    def _take(self, numbers: dict[tuple[str, bytes], int], stems: dict[int, ranges.Stem], behind: int) -> None:
         self._page = None
-        if self._digested == seqs[0]:
-            self._digested = seqs[1]  # all of the commit is in `digests`
-        self._digests.update(digests)
+        for key, number in numbers.items():
+            self._hashes.setdefault(hash(key), number)
         self._stems.update(stems)
+        if self._hashed == self.lines.next:
+            self._hashed = behind  # all of the commit is in `numbers`
 
-    def page(self, seal: Callable[[bytes], bytes] | None) -> Page:
-        """A page for one commit; `seal` hides each text, if nothing may be readable on disk."""
-        self._page = Page(self, seal, self._encode)
+    def page(self, serde: Serde | None) -> Page:
+        """A page for one commit; `serde` seals each text, if nothing may be readable on disk."""
+        self._page = Page(self, serde, self._encode)
         return self._page
 
 
@@ -145,27 +153,32 @@ class Page:
         records: The `message` and `value` records to write before the record that needs them.
     """
 
-    def __init__(self, book: Book, seal: Callable[[bytes], bytes] | None, encode: Callable[[Any], bytes]) -> None:
+    def __init__(self, book: Book, serde: Serde | None, encode: Callable[[Any], bytes]) -> None:
         self.records: list[records.Message | records.Value] = []
         self._book = book
-        self._seal = seal
+        self._serde = serde
+        self._seal = serde.seal if serde is not None and serde.seals else None
         self._next = book.next
-        self._digests: dict[bytes, int] = {}
+        self._numbers: dict[tuple[str, bytes], int] = {}
         self._stems: dict[int, ranges.Stem] = {}
         self._made: list[Item | ListPart | DictPart] = []
         self._encode = encode
 
     def text(self, part: Any) -> msgspec.Raw:
         """A part as the text of a record's field."""
+        if type(part) is msgspec.Raw and self._seal is None:
+            return part
         plain = self._plain(part)
         return msgspec.Raw(self._seal(plain) if self._seal else plain)
 
-    def keep(self, first: int, behind: int) -> None:
-        """The commit is on disk, as the records from `first` up to `behind`: its numbers count."""
-        self._book._take(self._digests, self._stems, (first, behind))  # noqa: SLF001 - a page is a part of its book
+    def keep(self, behind: int) -> None:
+        """The commit is on disk and ends before record `behind`: its numbers count."""
+        self._book._take(self._numbers, self._stems, behind)  # noqa: SLF001 - a page is a part of its book
         for part in self._made:
             if not isinstance(part, Item):
                 part.before = None
+            elif part.copy is not NEVER:
+                part.tree = None  # its text is in the log; of its containers one copy is enough
 
     def drop(self) -> None:
         """The commit failed: what it numbered has no number."""
@@ -193,13 +206,12 @@ class Page:
     def _number(self, item: Item) -> int:
         if item.session is not self._book.token or item.number is None:
             text = self._plain(refrozen(item) if item.tree is None else item.tree)
-            digest = _digest(item.kind, text)
-            number = self._digests.get(digest)
+            key = item.kind, text
+            number = self._numbers.get(key)
             if number is None:
-                number = self._book.find(digest)
+                number = self._book.find(*key, self._serde)
             if number is None:
-                number = self._write(item.kind, [text])
-                self._digests[digest] = number
+                number = self._numbers[key] = self._write(item.kind, [text])
             item.number, item.session = number, self._book.token
             self._made.append(item)
         return item.number
@@ -313,11 +325,6 @@ def _values(text: bytes) -> list[msgspec.Raw]:
     record = records.parse("value", text)
     assert isinstance(record, records.Value)  # noqa: S101 - for the type checker: the kind says so
     return record.values
-
-
-def _digest(kind: str, text: bytes) -> bytes:
-    # A dict of the user's may have the text of a message.
-    return hashlib.blake2b(text, digest_size=_DIGEST, person=kind.encode()).digest()
 
 
 def _without_surrogates(part: Any) -> Any:
