@@ -102,10 +102,3 @@ def build(name: str, given: dict[str, Any]) -> BaseMessage:
     _set(message, "__pydantic_fields_set__", set(given))
     _set(message, "__pydantic_private__", None)
     return message
-
-
-def alike(message: BaseMessage, changed: dict[str, Any]) -> BaseMessage:
-    """A message, the caller's own, with some fields changed."""
-    for name, value in changed.items():
-        message.__dict__[name] = value
-    return message

@@ -110,17 +110,28 @@ class Thawer:
     def _made(self, number: int, kind: str, text: bytes | msgspec.Raw) -> Any:
         if kind == "value":
             return self._value(text, number)
+        fields = self._fields(number, text)
+        if len(fields) == 1 and next(iter(fields)).startswith("$"):
+            return self._build(fields, number)
+        return messages.build(fields.pop("class"), fields)
+
+    def _fields(self, number: int, text: bytes | msgspec.Raw) -> dict[str, Any]:
+        """A message's class and fields; of a message of a class that only the serde knows, its tag."""
         plain = bytes(text)
         if self._seals or b"$" in plain:  # one byte is found much faster than a tag
             plain = self._serde.open(plain)
-        tree = _decode(plain)
-        if b"$" in plain and _TAG in plain:
-            if len(tree) == 1 and next(iter(tree)).startswith("$"):
-                return self._build(tree, number)
-            tree = {k: self._build(t, number) for k, t in tree.items()}
-            if "like" in tree:
-                return messages.alike(tree.pop("like"), tree)
-        return messages.build(tree.pop("class"), tree)
+        fields: dict[str, Any] = _decode(plain)
+        if b"$" not in plain or _TAG not in plain or len(fields) == 1:
+            return fields
+        like = fields.pop("like", None)
+        fields = {k: self._build(t, number) for k, t in fields.items()}
+        if like is None:
+            return fields
+        below = like["$ref"]
+        kind, text = self.book.text(below)
+        if kind != "message" or not 0 <= below < number:
+            raise BadTextError(f"message {number} is like number {below}, which is no message before it")
+        return self._fields(below, text) | fields
 
     def _build(self, tree: Any, below: int) -> Any:
         if type(tree) is list:
