@@ -25,6 +25,19 @@ if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.values.seal import Serde
 
 
+_IS_MESSAGE = b',"type":"message","ts":"'  # behind a line's seq
+_MESSAGE = b',"message":'  # the first one: before it stand only the envelope and `n`
+
+
+class _Message(msgspec.Struct, gc=False):
+    """A `message` record, as a tree."""
+
+    message: dict[str, Any]
+
+
+_decode = msgspec.json.Decoder(_Message).decode
+
+
 class Book:
     """What is numbered in one generation of a session.
 
@@ -63,12 +76,14 @@ class Book:
         Raises:
             LookupError: Nothing has this number.
         """
-        for _, kind, text in self.run(number, number):
-            return kind, text
-        raise LookupError(number)
+        _, kind, text = next(self.run(number, number))
+        if kind == "message":
+            text = bytes(text)
+            return kind, text[text.index(_MESSAGE) + len(_MESSAGE) : -1]
+        return kind, text
 
     def run(self, first: int, last: int) -> Iterator[tuple[int, str, bytes | msgspec.Raw]]:
-        """(number, kind, text) of the numbers from `first` to `last`.
+        """(number, kind, text) of the numbers from `first` to `last`; of messages the lines, for `message_of`.
 
         Raises:
             LookupError: Nothing has one of them.
@@ -80,10 +95,10 @@ class Book:
             if not 0 <= at < len(firsts) or number < firsts[at]:
                 raise LookupError(number)
             text = line(seqs[at])
-            if begin := _message_begin(text, seqs[at]):
+            if text.startswith(_IS_MESSAGE, 7 + len(str(seqs[at]))):
                 if firsts[at] != number:
                     raise LookupError(number)
-                yield number, "message", text[begin:-1]
+                yield number, "message", text
                 number += 1
             else:
                 known, values = self._values
@@ -111,7 +126,7 @@ class Book:
         seqs, at = self.numbers.seqs, bisect_left(self.numbers.seqs, self._hashed)
         for seq, (kind, text) in enumerate(self.lines.since(self._hashed), self._hashed):
             if at < len(seqs) and seqs[at] == seq:
-                texts = [text[_message_begin(text, seq) : -1]] if kind == "message" else _values(text)
+                texts = [text[text.index(_MESSAGE) + len(_MESSAGE) : -1]] if kind == "message" else _values(text)
                 for i, each in enumerate(texts, self.numbers.firsts[at]):
                     self._hashes.setdefault(hash((kind, bytes(each))), i)
                 at += 1
@@ -313,12 +328,9 @@ def _append(found: list[Any], each: Any) -> None:
         ranges.add(found, each[0], each[1])
 
 
-def _message_begin(text: bytes, seq: int) -> int:
-    """Where in a `message` record's line the message begins; 0 in another's."""
-    at = 7 + len(str(seq))
-    if not text.startswith(b',"type":"message","ts":"', at):
-        return 0
-    return text.index(b',"message":', at) + 11
+def message_of(line: bytes | msgspec.Raw) -> dict[str, Any]:
+    """The tree of a `message` record's line."""
+    return _decode(line).message
 
 
 def _values(text: bytes) -> list[msgspec.Raw]:

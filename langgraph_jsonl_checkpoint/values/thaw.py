@@ -8,6 +8,7 @@ import msgspec
 
 from langgraph_jsonl_checkpoint.errors import SessionError
 from langgraph_jsonl_checkpoint.values import messages, ranges
+from langgraph_jsonl_checkpoint.values.book import message_of
 from langgraph_jsonl_checkpoint.values.types import UNTAG
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class Thawer:
     def _number(self, number: int, below: int) -> Any:
         if not 0 <= number < below:
             raise BadTextError(f"a reference to number {number} stands before that number")
-        return self._made(number, *self.book.text(number))
+        return self._made(*next(self.book.run(number, number)))
 
     def _made(self, number: int, kind: str, text: bytes | msgspec.Raw) -> Any:
         if kind == "value":
@@ -115,23 +116,26 @@ class Thawer:
             return self._build(fields, number)
         return messages.build(fields.pop("class"), fields)
 
-    def _fields(self, number: int, text: bytes | msgspec.Raw) -> dict[str, Any]:
+    def _fields(self, number: int, line: bytes | msgspec.Raw) -> dict[str, Any]:
         """A message's class and fields; of a message of a class that only the serde knows, its tag."""
-        plain = bytes(text)
-        if self._seals or b"$" in plain:  # one byte is found much faster than a tag
-            plain = self._serde.open(plain)
-        fields: dict[str, Any] = _decode(plain)
-        if b"$" not in plain or _TAG not in plain or len(fields) == 1:
+        fields = message_of(line)
+        if b"$" not in bytes(line) and not self._seals:  # one byte is found much faster than a tag
+            return fields
+        if len(fields) == 1:
+            fields = _decode(self._serde.open(msgspec.json.encode(fields)))
+        if len(fields) == 1:
             return fields
         like = fields.pop("like", None)
         fields = {k: self._build(t, number) for k, t in fields.items()}
         if like is None:
             return fields
         below = like["$ref"]
-        kind, text = self.book.text(below)
-        if kind != "message" or not 0 <= below < number:
-            raise BadTextError(f"message {number} is like number {below}, which is no message before it")
-        return self._fields(below, text) | fields
+        if not 0 <= below < number:
+            raise BadTextError(f"a reference to number {below} stands before that number")
+        _, kind, line = next(self.book.run(below, below))
+        if kind != "message":
+            raise BadTextError(f"message {number} is like number {below}, which is none")
+        return self._fields(below, line) | fields
 
     def _build(self, tree: Any, below: int) -> Any:
         if type(tree) is list:
