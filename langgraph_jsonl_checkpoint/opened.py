@@ -48,7 +48,6 @@ class OpenedLog:
 
     Attributes:
         lock: The lock.
-        used: When it was last asked for, as a count.
         known: What was frozen lately.
         shadows: By namespace, what the last checkpoint was written from.
         checkpoints: The fold of its checkpoints and pending writes.
@@ -68,7 +67,6 @@ class OpenedLog:
 
     def __init__(self, identity: Identity, writer: Writer) -> None:
         self.lock = threading.RLock()
-        self.used = 0
         self.known = Known()
         self.shadows: dict[str, Shadow] = {}
         self.checkpoints = Checkpoints()

@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 import weakref
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -49,6 +50,7 @@ class Sessions:
         self.root = root
         self.workspace = workspace
         self._max_open = max_open
+        self._folder = local.workspace_path(root, workspace)
         self._start(writer or Writer(root, workspace))
         self._closed = False
         _all.add(self)
@@ -57,8 +59,7 @@ class Sessions:
         self.writer = writer
         _mine.add(writer.id)
         self._lock = threading.Lock()
-        self._open: dict[str, Session] = {}
-        self._clock = itertools.count()
+        self._open: OrderedDict[str, Session] = OrderedDict()  # the least recently used first
         self._versions = itertools.count()
         self._deleted: dict[str, tuple[str, frozenset[str]]] = {}
         self.running: set[tuple[str, str, str]] = set()
@@ -67,7 +68,7 @@ class Sessions:
 
     def path(self, thread_id: str) -> str:
         """The thread's log file."""
-        return local.log_path(self.root, self.workspace, thread_id)
+        return local.log_path(self._folder, thread_id)
 
     def identity(self, thread_id: str) -> Identity:
         """The identity of a thread's session, with this saver as its writer."""
@@ -84,7 +85,8 @@ class Sessions:
         session = self._open.get(thread_id)
         if session is None:
             session = self._open.setdefault(thread_id, Session(self.identity(thread_id), self.writer))
-        session.used = next(self._clock)
+        with contextlib.suppress(KeyError):  # evicted by another thread a moment ago; `use` looks again
+            self._open.move_to_end(thread_id)
         return session
 
     @contextlib.contextmanager
@@ -100,7 +102,8 @@ class Sessions:
                     finally:
                         self._note(thread_id, session)
                     break
-        self._evict()
+        if self._is_over():
+            self._evict()
 
     def _note(self, thread_id: str, session: Session) -> None:
         if session.is_left:
@@ -171,20 +174,28 @@ class Sessions:
         self.writer.left.clear()
         self.writer.end()
 
+    def _is_over(self) -> bool:
+        return len(self._open) > self._max_open
+
     def _evict(self) -> None:
-        if len(self._open) <= self._max_open:
-            return
         with self._lock:
-            for thread_id in sorted(self._open, key=lambda t: self._open[t].used):
-                if len(self._open) <= self._max_open:
+            for _ in range(len(self._open)):
+                if not self._is_over():
                     return
-                session = self._open[thread_id]
-                if session.lock.acquire(blocking=False):  # one in use is no candidate
+                try:
+                    thread_id, session = next(iter(self._open.items()))
+                except (StopIteration, RuntimeError):
+                    continue  # other threads insert and move without this lock
+                if session.lock.acquire(blocking=False):
                     try:
-                        self._open.pop(thread_id, None)
-                        session.forget()
+                        if self._open.get(thread_id) is session:  # and nobody else removes it: we have its lock
+                            del self._open[thread_id]
+                            session.forget()
                     finally:
                         session.lock.release()
+                else:
+                    with contextlib.suppress(KeyError):
+                        self._open.move_to_end(thread_id)  # one in use is no candidate
 
     def after_fork(self) -> None:
         """In a forked child: start anew.

@@ -121,7 +121,7 @@ def copy(sessions: Sessions, serde: Callable[[str], Serde], source: str, target:
         owner, heir = serde(source), serde(target)
         texts = [msgspec.json.encode(heir.moved(msgspec.json.decode(text), owner)) for text in texts]
     try:
-        local.create(sessions.path(target), journal.pack(records.line(0, ts, head), texts), sync=True)
+        local.create(sessions.path(target), journal.pack(records.line(0, ts, head), texts), sync=True).close()
     except FileExistsError:
         raise ValueError(f"thread {target!r} exists; delete it first, or copy {source!r} under another id") from None
 

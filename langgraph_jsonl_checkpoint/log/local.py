@@ -24,8 +24,12 @@ _CHUNK = 1 << 30  # Linux moves at most 2 GiB a call
 class LogFile:
     """One session's log, kept open. Not for several threads at once."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, fd: int | None = None) -> None:
         """Open an existing log.
+
+        Args:
+            path: The log.
+            fd: Its descriptor, if it is open already.
 
         Raises:
             FileNotFoundError: There is none.
@@ -34,7 +38,7 @@ class LogFile:
         flags = os.O_CLOEXEC | os.O_NOFOLLOW
         self._refused: OSError | None = None
         try:
-            self._fd = os.open(path, os.O_RDWR | flags)
+            self._fd = os.open(path, os.O_RDWR | flags) if fd is None else fd
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
@@ -124,7 +128,7 @@ class LogFile:
         """
         directory = os.path.dirname(self.path)
         name = f"session.torn-{offset}-{stamp}"
-        _write_new(os.path.join(directory, name), self.read(offset, end), sync=True)
+        os.close(_write_new(os.path.join(directory, name), self.read(offset, end), sync=True))
         sync_directory(directory)
         return name
 
@@ -137,9 +141,14 @@ class LogFile:
         self._fd = -1
 
 
-def log_path(root: str, workspace: str, thread_id: str) -> str:
-    """Where a thread's log is, or would be."""
-    return os.path.join(root, names.escape(workspace), names.escape(thread_id), LOG)
+def workspace_path(root: str, workspace: str) -> str:
+    """Where the threads of a workspace are, or would be."""
+    return os.path.join(root, names.escape(workspace))
+
+
+def log_path(folder: str, thread_id: str) -> str:
+    """Where a thread's log is, or would be, in its workspace's folder."""
+    return f"{folder}{os.sep}{names.escape(thread_id)}{os.sep}{LOG}"
 
 
 def logs(root: str, workspace: str) -> list[tuple[float, str]]:
@@ -154,26 +163,35 @@ def logs(root: str, workspace: str) -> list[tuple[float, str]]:
     return sorted(found, reverse=True)
 
 
-def create(path: str, data: bytes, *, sync: bool) -> None:
+def create(path: str, data: bytes, *, sync: bool) -> LogFile:
     """Create a log that holds `data`, never in the place of another.
 
     The file is written aside and linked to its name, so no reader, and no crash, ever sees a part of it.
+
+    Returns:
+        The log, open.
 
     Raises:
         FileExistsError: Another writer was faster; nothing was changed.
     """
     directory = os.path.dirname(path)
-    made = make_directories(directory)
+    # A writer that was killed here left the thread's directory, and its entry not on the disk.
+    made = make_directories(directory) or [os.path.dirname(directory)]
     aside = os.path.join(directory, f"{_ASIDE}{secrets.token_hex(8)}")
-    _write_new(aside, data, sync=sync)
+    fd = _write_new(aside, data, sync=sync)
     try:
-        os.link(aside, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):  # a rewrite of a faster writer's log clears up
-            os.unlink(aside)
-    if sync:
-        for each in (directory, *made):
-            sync_directory(each)
+        try:
+            os.link(aside, path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):  # a rewrite of a faster writer's log clears up
+                os.unlink(aside)
+        if sync:
+            for each in (directory, *made):
+                sync_directory(each)
+    except BaseException:
+        os.close(fd)
+        raise
+    return LogFile(path, fd)
 
 
 def replace(path: str, data: bytes) -> None:
@@ -186,7 +204,7 @@ def replace(path: str, data: bytes) -> None:
                 os.unlink(os.path.join(directory, name))
     aside = os.path.join(directory, f"{_ASIDE}{secrets.token_hex(8)}")
     try:
-        _write_new(aside, data, sync=True)
+        os.close(_write_new(aside, data, sync=True))
         os.rename(aside, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
@@ -245,19 +263,22 @@ def sync_directory(path: str) -> None:
 
 def make_directories(path: str) -> list[str]:
     """Make a directory and its parents, 0700; the directories whose entries are new."""
-    missing: list[str] = []
-    while not os.path.isdir(path):
-        missing.append(path)
-        path = os.path.dirname(path) or os.curdir
-    for each in reversed(missing):
+    parent = os.path.dirname(path) or os.curdir
+    try:
+        os.mkdir(path, 0o700)  # nearly always all that is missing
+    except FileExistsError:
+        return []
+    except FileNotFoundError:
+        above = make_directories(parent) or [os.path.dirname(parent) or os.curdir]  # somebody was faster just now
         with contextlib.suppress(FileExistsError):
-            os.mkdir(each, 0o700)
-    return [os.path.dirname(each) or os.curdir for each in missing]
+            os.mkdir(path, 0o700)
+        return [parent, *above]
+    return [parent]
 
 
-def _write_new(path: str, data: bytes, *, sync: bool) -> None:
-    """Create a file, 0600, that holds `data`."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+def _write_new(path: str, data: bytes, *, sync: bool) -> int:
+    """Create a file, 0600, that holds `data`; its descriptor."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         view = memoryview(data)
         while view:
@@ -265,10 +286,10 @@ def _write_new(path: str, data: bytes, *, sync: bool) -> None:
         if sync:
             _datasync(fd)
     except BaseException:
+        os.close(fd)
         os.unlink(path)
         raise
-    finally:
-        os.close(fd)
+    return fd
 
 
 # macOS has no fdatasync.
