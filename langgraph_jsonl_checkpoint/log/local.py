@@ -19,6 +19,7 @@ LOG = "session.jsonl.zst"
 _ASIDE = ".new-"
 _POLL = 0.001  # seconds between two tries for a contended lock
 _CHUNK = 1 << 30  # Linux moves at most 2 GiB a call
+_entered: set[str] = set()  # workspaces' folders whose own entries this process has synced
 
 
 class LogFile:
@@ -48,6 +49,7 @@ class LogFile:
         self.path = path
         status = os.fstat(self._fd)
         self._identity = status.st_dev, status.st_ino
+        self._is_half_made = fd is None and status.st_nlink > 1  # see `create`
 
     def size(self) -> int | None:
         """The size in bytes; None if the path no longer leads to this file, or the descriptor is no longer ours.
@@ -119,6 +121,9 @@ class LogFile:
 
     def sync(self) -> None:
         """Bring the file's bytes and size to the disk."""
+        if self._is_half_made:
+            _sync_entries(self.path)
+            self._is_half_made = False
         _datasync(self._fd)
 
     def set_aside(self, offset: int, end: int, stamp: str) -> str:
@@ -175,19 +180,18 @@ def create(path: str, data: bytes, *, sync: bool) -> LogFile:
         FileExistsError: Another writer was faster; nothing was changed.
     """
     directory = os.path.dirname(path)
-    # A writer that was killed here left the thread's directory, and its entry not on the disk.
-    made = make_directories(directory) or [os.path.dirname(directory)]
+    made = make_directories(directory)
     aside = os.path.join(directory, f"{_ASIDE}{secrets.token_hex(8)}")
     fd = _write_new(aside, data, sync=sync)
     try:
         try:
             os.link(aside, path)
+            if sync:
+                _sync_entries(path, *made)
         finally:
+            # The second name stays until the first is on the disk: it tells the next writer if we are killed before.
             with contextlib.suppress(FileNotFoundError):  # a rewrite of a faster writer's log clears up
                 os.unlink(aside)
-        if sync:
-            for each in (directory, *made):
-                sync_directory(each)
     except BaseException:
         os.close(fd)
         raise
@@ -250,6 +254,19 @@ def _delete(path: str) -> None:
         if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
             raise
     sync_directory(os.path.dirname(directory))
+
+
+def _sync_entries(path: str, *more: str) -> None:
+    """Bring a log's entry in its directory to the disk, those of the directories above it, and more.
+
+    Not only what is new: whoever made a directory that was there may have been killed before it synced.
+    """
+    directory = os.path.dirname(path)
+    folder = os.path.dirname(directory)
+    above = (folder,) if folder in _entered else (folder, os.path.dirname(folder))
+    for each in dict.fromkeys((directory, *above, *more)):
+        sync_directory(each)
+    _entered.add(folder)
 
 
 def sync_directory(path: str) -> None:
