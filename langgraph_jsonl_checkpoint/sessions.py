@@ -21,6 +21,7 @@ from langgraph_jsonl_checkpoint.identity import Identity
 from langgraph_jsonl_checkpoint.log import frames, local, names, records
 from langgraph_jsonl_checkpoint.log.writers import Writer
 from langgraph_jsonl_checkpoint.session import Session
+from langgraph_jsonl_checkpoint.skipping import SkipIndex
 from langgraph_jsonl_checkpoint.values.types import tag_text, untag_text
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Sessions:
     Attributes:
         writer: The writer.
         running: (thread, task, tool_call_id) of the tool calls that run in this process.
+        skips: Which logs a filtered list may pass over.
     """
 
     def __init__(self, root: str, workspace: str, max_open: int, writer: Writer | None = None) -> None:
@@ -63,6 +65,7 @@ class Sessions:
         self._versions = itertools.count()
         self._deleted: dict[str, tuple[str, frozenset[str]]] = {}
         self.running: set[tuple[str, str, str]] = set()
+        self.skips = SkipIndex()
         self._end = weakref.finalize(self, _abandon, self.writer)
         self._end.atexit = False
 
@@ -80,14 +83,17 @@ class Sessions:
 
     def peek(self, thread_id: str) -> Session:
         """The session object of a thread, without lock or disk: for its `known` and `shadows` only."""
-        if self._closed:
-            raise ClosedSaverError("the saver is closed; make a new JsonlSaver on the same directory")
+        self._check_open()
         session = self._open.get(thread_id)
         if session is None:
             session = self._open.setdefault(thread_id, Session(self.identity(thread_id), self.writer))
         with contextlib.suppress(KeyError):  # evicted by another thread a moment ago; `use` looks again
             self._open.move_to_end(thread_id)
         return session
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedSaverError("the saver is closed; make a new JsonlSaver on the same directory")
 
     @contextlib.contextmanager
     def use(self, thread_id: str) -> Iterator[Session]:
@@ -105,6 +111,20 @@ class Sessions:
         if self._is_over():
             self._evict()
 
+    @contextlib.contextmanager
+    def glance(self, thread_id: str) -> Iterator[Session]:
+        """The session of a thread, to be read once: one that is not open is closed again, and drives out no other."""
+        if thread_id in self._open:
+            with self.use(thread_id) as session:
+                yield session
+            return
+        self._check_open()
+        session = Session(self.identity(thread_id), self.writer)
+        try:
+            yield session
+        finally:
+            session.forget()
+
     def _note(self, thread_id: str, session: Session) -> None:
         if session.is_left:
             self.writer.left.add(thread_id)
@@ -117,16 +137,24 @@ class Sessions:
             return any(call in sessions.running for sessions in _all if sessions.writer.id == writer)
         return self.writer.is_alive(writer)
 
+    def logs(self) -> list[local.Found]:
+        """Every log, the last changed first."""
+        self._check_open()
+        return local.logs(self._folder)
+
+    def thread_id(self, found: local.Found) -> str | None:
+        """The thread of a log; None if it is no thread's."""
+        thread_id = names.unescape(found.name)
+        if thread_id is None:  # too long for a file name: the header knows
+            head = header_of(os.path.join(self._folder, found.name, local.LOG))
+            return None if head is None else untag_text(head.thread_id)
+        return thread_id
+
     def thread_ids(self) -> Iterator[tuple[float, str]]:
         """(time of last change, thread id) of every thread that has a log, the last changed first."""
-        for changed, path in local.logs(self.root, self.workspace):
-            name = os.path.basename(os.path.dirname(path))
-            thread_id = names.unescape(name)
-            if thread_id is None:  # too long for a file name: the header knows
-                head = header_of(path)
-                thread_id = None if head is None else untag_text(head.thread_id)
-            if thread_id is not None:
-                yield changed, thread_id
+        for found in self.logs():
+            if (thread_id := self.thread_id(found)) is not None:
+                yield found.changed, thread_id
 
     def begin_as_child(self, session: Session, parent: str) -> None:
         """Say in the header of a session that is not there yet which thread's agent started it."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import logging
+import time
 import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -63,10 +65,12 @@ def list_all(
         push(thread_id, rows)
         return found
 
-    for changed, thread_id in sessions.thread_ids():
-        while heap and _made_at(heap[0][0].id) > changed + _COARSE:
+    may_match = sessions.skips.sieve(wanted or {})
+    for log in sessions.logs():
+        while heap and _made_at(heap[0][0].id) > log.changed + _COARSE:
             yield pop()
-        push(thread_id, _rows(sessions, serde, thread_id, before, wanted))
+        if may_match(log) and (thread_id := sessions.thread_id(log)) is not None:
+            push(thread_id, _rows(sessions, serde, thread_id, log, before, wanted))
     while heap:
         yield pop()
 
@@ -171,12 +175,17 @@ def _rows(
     sessions: Sessions,
     serde: Callable[[str], Serde],
     thread_id: str,
+    log: local.Found,
     before: str | None,
     wanted: Mapping[str, Any] | None,
 ) -> Iterator[tuple[str, CheckpointTuple]]:
-    with sessions.use(thread_id) as session:
+    with sessions.glance(thread_id) as session:
+        is_read_now, now = not session.exists, time.time()
         session.refresh()
         reader = Reader(session, serde(thread_id))
+    if wanted and is_read_now:
+        with contextlib.suppress(SessionError):  # the list may not come as far
+            sessions.skips.add(log, now, (reader.metadata(record) for _, _, record in reader.fold.newest_first()))
     yield from reader.list(None, None, before, wanted)
 
 

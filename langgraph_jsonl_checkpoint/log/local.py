@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 import secrets
+from typing import NamedTuple
 
 from filelock import lock_descriptor, unlock_descriptor
 
@@ -156,16 +157,39 @@ def log_path(folder: str, thread_id: str) -> str:
     return f"{folder}{os.sep}{names.escape(thread_id)}{os.sep}{LOG}"
 
 
-def logs(root: str, workspace: str) -> list[tuple[float, str]]:
-    """The logs of a workspace as (time of last change in seconds, path), the last changed first."""
-    found: list[tuple[float, str]] = []
-    with contextlib.suppress(FileNotFoundError), os.scandir(os.path.join(root, names.escape(workspace))) as entries:
-        for entry in entries:
-            path = os.path.join(entry.path, LOG)
-            # A thread that is just being created or deleted has a directory and no log.
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                found.append((os.stat(path, follow_symlinks=False).st_mtime, path))
-    return sorted(found, reverse=True)
+class Found(NamedTuple):
+    """A log in a workspace's folder.
+
+    Attributes:
+        changed: Time of the last change in seconds.
+        name: The name of its directory.
+        state: Differs whenever the log's bytes may: device, inode, size, times in nanoseconds.
+    """
+
+    changed: float
+    name: str
+    state: tuple[int, ...]
+
+
+def logs(folder: str) -> list[Found]:
+    """The logs of a workspace, the last changed first."""
+    found: list[Found] = []
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return found
+    try:
+        for name in os.listdir(fd):
+            try:
+                at = os.stat(f"{name}{os.sep}{LOG}", dir_fd=fd, follow_symlinks=False)
+            except (FileNotFoundError, NotADirectoryError):
+                continue  # a thread that is just being created or deleted has a directory and no log
+            state = at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns
+            found.append(Found(at.st_mtime, name, state))
+    finally:
+        os.close(fd)
+    found.sort(reverse=True)
+    return found
 
 
 def create(path: str, data: bytes, *, sync: bool) -> LogFile:
