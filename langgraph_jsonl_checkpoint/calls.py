@@ -14,8 +14,8 @@ from langgraph.checkpoint.base import get_checkpoint_metadata
 from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.errors import ValueEncodingError
 from langgraph_jsonl_checkpoint.log import records
-from langgraph_jsonl_checkpoint.opened import Shadow
-from langgraph_jsonl_checkpoint.values.freeze import LARGE_FIELD, Freezer
+from langgraph_jsonl_checkpoint.values.adopt import Shadow
+from langgraph_jsonl_checkpoint.values.freeze import Freezer
 from langgraph_jsonl_checkpoint.values.types import tag_text
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class PutCall:
     """A checkpoint.
 
     Attributes:
+        serde: The serde of its thread.
         ns: Its namespace.
         id: Its id.
     """
@@ -48,12 +49,12 @@ class PutCall:
         changed: Sequence[str],
     ) -> None:
         configurable = config["configurable"]
+        self.serde = serde
         self.ns: str = configurable.get("checkpoint_ns", "")
         self.id: str = checkpoint["id"]
         self._parent: str | None = configurable.get("checkpoint_id")
         self._changed = list(changed)
         self._next = upstream.next_nodes(checkpoint)
-        # Metadata is JSON in every saver, so its tuples come back as lists.
         told: dict[str, Any] = {**get_checkpoint_metadata(config, metadata)}  # type: ignore[arg-type]
         # The state transition stands in the clear, also where metadata is sealed.
         self._step = told.pop("step") if type(told.get("step")) is int else None
@@ -67,27 +68,37 @@ class PutCall:
         self._input = configurable.get("input_id") if applied else None
 
         freezer = Freezer(session.known, serde.tree)
-        before = session.shadows.get(self.ns, Shadow())
-
-        def freeze(name: str, value: Mapping[str, Any], old: Any = None, *, listed: bool = False) -> Any:
-            what = f"{name} of checkpoint {self.id!r}"
-            if listed:
-                value = {k: _named(_listed, v, f"{what}, key {k!r},") for k, v in value.items()}
-            # Names are strings, whatever subclass of them a graph was built with.
-            if set(map(type, value)) - {str}:
-                value = {str.__str__(k): v for k, v in value.items()}
-            return _freeze_each(freezer, value, old, what)
-
+        before = session.shadow(self.ns)
         self._shadow = Shadow(
-            freeze("channel", checkpoint.get("channel_values", {}), before.channels),
-            freeze("version", checkpoint.get("channel_versions", {}), before.versions),
-            freeze("version seen", checkpoint.get("versions_seen", {}), before.seen),
+            self._fields(freezer, "channel", checkpoint.get("channel_values", {}), before.channels),
+            self._fields(freezer, "version", checkpoint.get("channel_versions", {}), before.versions),
+            self._fields(freezer, "version seen", checkpoint.get("versions_seen", {}), before.seen),
         )
-        self._metadata = freeze("metadata", told, listed=True)
-        self._extra = freeze("field", rest) if rest else None
+        # Metadata is JSON in every saver, so its tuples come back as lists.
+        self._metadata = self._fields(freezer, "metadata", told, look=_listed)
+        self._extra = self._fields(freezer, "field", rest) if rest else None
         self._completed = (
             self.ns == "" and self._source == "loop" and not self._next and upstream.is_compiled(checkpoint)
         )
+
+    def _fields(
+        self,
+        freezer: Freezer,
+        name: str,
+        values: Mapping[str, Any],
+        before: Any = None,
+        *,
+        look: Callable[[Any], Any] = lambda value: value,
+    ) -> Any:
+        """The part of some of the checkpoint's fields, each as `look` sees it."""
+        try:
+            return freezer.fields(look(values), before)
+        except Exception:
+            # Say which one it is.
+            for key, value in values.items():
+                what = f"{name} of checkpoint {self.id!r}, key {key!r},"
+                _named(lambda value: freezer.freeze(look(value)), value, what)
+            raise
 
     def records(self, page: Page) -> list[records.Record]:
         """The call's records."""
@@ -122,6 +133,7 @@ class WritesCall:
     """A task's writes.
 
     Attributes:
+        serde: The serde of its thread.
         ns: The namespace of the checkpoint.
         checkpoint_id: The checkpoint whose task it is.
         ends_run: Whether the writes say that the run stops here: with an error, or to ask a human.
@@ -137,12 +149,13 @@ class WritesCall:
         task_path: str,
     ) -> None:
         configurable = config["configurable"]
+        self.serde = serde
         self.ns: str = configurable.get("checkpoint_ns", "")
         self.checkpoint_id: str = configurable["checkpoint_id"]
         self._task, self._path = task_id, task_path
         self._writes: list[tuple[int, str, Any]] = []
         freezer = Freezer(session.known, serde.tree)
-        channels = session.shadows.get(self.ns, Shadow()).channels
+        channels = session.shadow(self.ns).channels
         before = getattr(channels, "parts", {})
         for i, (channel, value) in enumerate(writes):
             what = f"write to {channel!r} of task {task_id!r}"
@@ -177,16 +190,6 @@ class WritesCall:
         return [writes, records.Terminal(ns="", checkpoint=checkpoint, reason=self._reason, error=error)]
 
 
-def _freeze_each(freezer: Freezer, values: Mapping[str, Any], before: Any, what: str) -> Any:
-    try:
-        return freezer.freeze(values, before, LARGE_FIELD)[0]
-    except Exception:
-        # Say which one it is.
-        for name, value in values.items():
-            _named(freezer.freeze, value, f"{what}, key {name!r},")
-        raise
-
-
 def _named(store: Callable[..., Any], value: Any, what: str, *more: Any) -> Any:
     """What `store` makes of a value; if it cannot, an error that names the value's place."""
     try:
@@ -209,4 +212,4 @@ def _listed(value: Any) -> Any:
 
 
 def _is_names(value: Any) -> bool:
-    return value is None or type(value) is list and all(type(v) is str for v in value)
+    return value is None or type(value) is list and {str}.issuperset(map(type, value))

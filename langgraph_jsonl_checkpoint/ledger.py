@@ -68,7 +68,7 @@ class Ledger:
         with self.followed() as session:
             if upstream.graph_of(ns) in session.left_out:
                 return True
-            while session.checkpoints.get(ns, checkpoint_id) is None:
+            while not session.checkpoints.has(ns, checkpoint_id):
                 if not ns:
                     return False
                 ns = upstream.parent_namespace(ns)  # a @task's calls come from the checkpoint of its entrypoint
@@ -298,9 +298,8 @@ class Ledger:
     ) -> None:
         with self._sessions.use(self.thread_id) as session:
             late = checkpoint is not None and self._sessions.is_late(self.thread_id, checkpoint)
-            seal = self._serde.seal if self._serde.seals else None
             wanted = sync if self._syncs else None
-            if late or not session.append(lambda page: make(page, session), seal, sync=wanted):
+            if late or not session.append(lambda page: make(page, session), self._serde, sync=wanted):
                 raise DeletedSessionError(f"thread {self.thread_id!r} was deleted during its run")
             then()
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import threading
-from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,31 +15,29 @@ from langgraph_jsonl_checkpoint.errors import (
     FailedSessionError,
     UnsupportedVersionError,
 )
-from langgraph_jsonl_checkpoint.folds.checkpoints import Checkpoints
-from langgraph_jsonl_checkpoint.folds.runs import Runs
-from langgraph_jsonl_checkpoint.folds.tool_calls import ToolCalls
+from langgraph_jsonl_checkpoint.folds.contents import Contents, Stored
 from langgraph_jsonl_checkpoint.identity import version_of
-from langgraph_jsonl_checkpoint.log import journal, local, records
+from langgraph_jsonl_checkpoint.log import journal, local, packing, records
+from langgraph_jsonl_checkpoint.log.lines import Lines
+from langgraph_jsonl_checkpoint.values.adopt import NOTHING
 from langgraph_jsonl_checkpoint.values.book import Book
 from langgraph_jsonl_checkpoint.values.known import Known
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from langgraph_jsonl_checkpoint.folds.checkpoints import Checkpoints
+    from langgraph_jsonl_checkpoint.folds.runs import Runs
+    from langgraph_jsonl_checkpoint.folds.tool_calls import ToolCalls
     from langgraph_jsonl_checkpoint.identity import Identity
     from langgraph_jsonl_checkpoint.log.writers import Writer
     from langgraph_jsonl_checkpoint.restore import Recall
+    from langgraph_jsonl_checkpoint.values.adopt import Handed, Shadow
+
+_BEGIN = 1 << 16  # bytes that are read first: a header, and nearly always an index if there is one
 
 ATTEMPTS = 100
 """How often a session may be created, replaced or deleted under one call."""
-
-
-class Shadow(NamedTuple):
-    """The parts that a namespace's last checkpoint was written from: the next one is compared with them."""
-
-    channels: Any = None
-    versions: Any = None
-    seen: Any = None
 
 
 class OpenedLog:
@@ -50,9 +47,9 @@ class OpenedLog:
         lock: The lock.
         known: What was frozen lately.
         shadows: By namespace, what the last checkpoint was written from.
-        checkpoints: The fold of its checkpoints and pending writes.
-        tools: The fold of its tool calls.
-        runs: The fold of its writers.
+        handed: By namespace, the checkpoint that was read since: the run that begins there puts its state again, and
+            more.
+        lines: Its records' lines.
         book: Its numbered messages and values.
         header: Its header; None if it has no log.
         identity: Which session it is.
@@ -66,16 +63,14 @@ class OpenedLog:
     """
 
     def __init__(self, identity: Identity, writer: Writer) -> None:
+        self.identity = identity
+        self.writer = writer
         self.lock = threading.RLock()
         self.known = Known()
         self.shadows: dict[str, Shadow] = {}
-        self.checkpoints = Checkpoints()
-        self.tools = ToolCalls()
-        self.runs = Runs()
-        self.book = Book()
+        self.handed: dict[str, Handed] = {}
+        self._start(Lines(self.identity.path))
         self.header: records.Session | None = None
-        self.identity = identity
-        self.writer = writer
         self.hooked = False
         self.left_out: set[str] = set()
         self.recall: Recall | None = None
@@ -83,6 +78,7 @@ class OpenedLog:
         self.parent: dict[str, Any] = {}
         self._file: local.LogFile | None = None
         self._position = journal.Position()
+        self._packed_end = 0
         self.failure: Exception | None = None
         self._recovered: records.Recovered | None = None
 
@@ -144,20 +140,44 @@ class OpenedLog:
 
     def forget(self) -> None:
         """Close the log and drop all that is known of it."""
-        if self._file is not None:
-            self._file.close()
-        self._file = None
+        self._file = None  # closed with the last reader of its lines
         self._position = journal.Position()
+        self._packed_end = 0
         self.failure = None
         self.header = None
-        # Parts and numbers of before carry the old book's token, so they count no more.
-        self.book = Book()
-        self.checkpoints = Checkpoints()
-        self.tools = ToolCalls()
-        self.runs = Runs()
+        self._start(Lines(self.identity.path))
         self.recall = None
         self.known = Known()
         self.shadows = {}
+        self.handed = {}
+
+    def shadow(self, ns: str) -> Shadow:
+        """What a namespace's next checkpoint is compared with. Takes no lock and touches no disk."""
+        handed = self.handed.pop(ns, None)
+        if handed is not None:
+            self.shadows[ns] = handed.adopted(self.shadows.get(ns, NOTHING), self.known)
+        return self.shadows.get(ns, NOTHING)
+
+    def _start(self, lines: Lines, stored: Stored | None = None) -> None:
+        """Begin to fold a generation of the log. Parts of before carry another book's token, so count no more."""
+        self.lines = lines
+        self._contents = Contents(lines, stored)
+        self.book = Book(lines, self._contents.stored.numbers)
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """The fold of its checkpoints and pending writes."""
+        return self._contents.checkpoints
+
+    @property
+    def runs(self) -> Runs:
+        """The fold of its writers."""
+        return self._contents.runs
+
+    @property
+    def tools(self) -> ToolCalls:
+        """The fold of its tool calls."""
+        return self._contents.tools
 
     @property
     def exists(self) -> bool:
@@ -186,17 +206,6 @@ class OpenedLog:
             return ""
         return last
 
-    def read_all(self) -> list[list[journal.Line]]:
-        """Every commit of the log, the header first. Call `refresh` before."""
-        return self.read_from(journal.Position())[0]
-
-    def read_from(self, position: journal.Position) -> tuple[list[list[journal.Line]], journal.Position]:
-        """The commits of the log behind a position, and where it ends. Call `refresh` before."""
-        if self._file is None or position.offset >= self._position.offset:
-            return [], position
-        commits, after, _ = journal.follow(self._file.read(position.offset, self._position.offset), position)
-        return commits, after
-
     def _open(self) -> int | None:
         """Open the log if it is not; its size, or None if there is none."""
         for _ in range(ATTEMPTS):
@@ -214,22 +223,62 @@ class OpenedLog:
 
     def _follow(self, size: int) -> journal.Problem | None:
         """Read up to `size`; what is wrong behind the last whole commit."""
-        if self._file is None or size == self._position.offset and self._position.offset:
+        file = self._file
+        if file is None or size == self._position.offset and self._position.offset:
             return None
-        start = self._position
-        data = self._file.read(start.offset, size)
+        start, data = self._position, b""
         if not start.offset:
-            self._check_version(data)
+            begin = file.read(0, min(size, _BEGIN))
+            self._check_version(begin)
+            start = self._take_index(file, begin, size)
+            data = begin[start.offset :]
+        data += file.read(start.offset + len(data), size)
         with no_collections():
-            commits, position, problem = journal.follow(data, start)
-        if problem is not None and not problem.torn and start.offset:
+            found = journal.follow(data, start)
+        if found.problem is not None and not found.problem.torn and self._position.offset:
             # Before it is called damage, read it from its begin: a writer may have taken back what we had read.
-            self._reread(self._file)
+            self._reread(file)
             return self._follow(size)
         with no_collections():
-            self._apply(commits)
-        self._position = position
-        return problem
+            self._apply(found)
+        return found.problem
+
+    def _take_index(self, file: local.LogFile, data: bytes, size: int) -> journal.Position:
+        """Begin with a packed log's index, if there is one to begin with; where to read on."""
+        end = packing.begins(data)
+        if len(data) < end <= size:
+            data = file.read(0, end)
+        packed = packing.find(data) if end else None
+        if packed is None or packed.position.offset > size:
+            self._start(Lines(self.identity.path))
+            return journal.Position()
+        try:
+            stored = msgspec.json.decode(packed.contents, type=Stored)
+        except msgspec.DecodeError:
+            self._start(Lines(self.identity.path))
+            return journal.Position()
+        self._packed_end = packed.position.offset
+        self._start(Lines(self.identity.path, file, packed.header, packed.frames, packed.position.seq), stored)
+        try:
+            self._take_header(packed.header, 0)
+        except ValueError as error:
+            raise self._corrupt(0, str(error), 0) from None
+        return packed.position
+
+    @property
+    def _unpacked(self) -> int:
+        """How many bytes of frames stand behind the packed ones."""
+        return self._position.offset - self._packed_end
+
+    def _move(self, file: local.LogFile, data: bytes) -> None:
+        """Go on with the log where its lines are packed now; numbers and seqs are what they were."""
+        found = packing.find(data)
+        assert found is not None  # noqa: S101 - it was made by us, this moment
+        assert found.position[1:] == self._position[1:]  # noqa: S101 - as above: the same lines
+        self._file, self._position, self._packed_end = file, found.position, found.position.offset
+        self.lines = Lines(self.identity.path, file, found.header, found.frames, found.position.seq)
+        self._contents.moved(self.lines)
+        self.book.lines = self.lines
 
     def _reread(self, file: local.LogFile) -> None:
         """Drop all that is known of the log, but keep it open, locked or not."""
@@ -249,13 +298,16 @@ class OpenedLog:
                 f"{records.FORMAT!r} version {records.VERSION}. Upgrade the package that reads it."
             )
 
-    def _apply(self, commits: list[list[journal.Line]]) -> None:
+    def _apply(self, found: journal.Followed) -> None:
         """Let the folds take in what comes next; if they cannot, nothing is known of the log."""
-        seq = self._position.seq
-        kind, text = "", b""
+        seq = self.lines.next
+        self.lines.add(found.lines, found.frames)
         try:
-            for kind, text in chain.from_iterable(commits):
-                self._take(records.parse(kind, text), seq, text)
+            for kind, text in found.lines:
+                if kind == "session":
+                    self._take_header(text, seq)
+                else:
+                    self._contents.apply(kind, text, seq)
                 seq += 1
         except LookupError:
             self.forget()
@@ -265,20 +317,13 @@ class OpenedLog:
             ) from None
         except (msgspec.DecodeError, ValueError, TypeError) as error:
             reason = f"a record is not what its type says ({error})"
-            raise self._corrupt(self._position.offset, reason, seq) from error
+            raise self._corrupt(self.lines.offset(seq), reason, seq) from error
+        self._position = found.position
 
-    def _take(self, record: records.Record | None, seq: int, text: bytes) -> None:
-        if isinstance(record, (records.Message, records.Value)):
-            self.book.add(record)
-        elif isinstance(record, records.Session):
-            self.header = self.identity.checked(record, seq)
-        elif record is not None:
-            self._fold(record, seq, records.timestamp(text) if type(record) is records.Tool else "")
-
-    def _fold(self, record: records.Record, seq: int, ts: str) -> None:
-        self.checkpoints.apply(record, seq)
-        self.tools.apply(record, seq, ts)
-        self.runs.apply(record, seq)
+    def _take_header(self, text: bytes, seq: int) -> None:
+        header = records.parse("session", text)
+        assert isinstance(header, records.Session)  # noqa: S101 - for the type checker: the kind says so
+        self.header = self.identity.checked(header, seq)
 
     def _corrupt(self, offset: int, reason: str, seq: int | None = None) -> CorruptSessionError:
         error = CorruptSessionError(self.identity.path, offset, self._position.seq if seq is None else seq, reason)

@@ -7,16 +7,14 @@ session gets folds of its own.
 from __future__ import annotations
 
 import contextlib
-import pathlib
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from langgraph.checkpoint.base import CheckpointTuple
 
-from langgraph_jsonl_checkpoint.errors import CorruptSessionError
-from langgraph_jsonl_checkpoint.log import journal, records
-from langgraph_jsonl_checkpoint.opened import Shadow, no_collections
-from langgraph_jsonl_checkpoint.values.adopt import Adopter
+from langgraph_jsonl_checkpoint.log import records
+from langgraph_jsonl_checkpoint.opened import no_collections
+from langgraph_jsonl_checkpoint.values.adopt import Handed
 from langgraph_jsonl_checkpoint.values.thaw import BadTextError, Thawer
 from langgraph_jsonl_checkpoint.values.types import untag_text
 
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import DeltaChannelHistory
 
+    from langgraph_jsonl_checkpoint.errors import CorruptSessionError
     from langgraph_jsonl_checkpoint.session import Session
     from langgraph_jsonl_checkpoint.values.seal import Serde
 
@@ -37,8 +36,8 @@ class Reader:
         self.fold = session.checkpoints
         self.thaw = Thawer(session.book, serde)
         self._identity = session.identity
-        self._shadows = session.shadows
-        self._adopt = Adopter(session.book, serde, session.known).part
+        self._lines = session.lines
+        self._handed = session.handed
 
     def get(self, ns: str, checkpoint_id: str | None) -> CheckpointTuple | None:
         """A checkpoint, or a namespace's newest."""
@@ -46,27 +45,26 @@ class Reader:
         if record is None:
             return None
         with no_collections():
-            return self._adopted(ns, record, self.tuple(ns, record, self.metadata(record)))
-
-    def _adopted(self, ns: str, record: records.Checkpoint, found: CheckpointTuple) -> CheckpointTuple:
-        # The run that begins here puts this state again, and more: what it shares with it is written already.
-        texts = record.channels, record.versions, record.seen
-        keys = "channel_values", "channel_versions", "versions_seen"
-        values: Any = found.checkpoint
-        self._shadows[ns] = Shadow(*(self._adopt(t, values[k]) for t, k in zip(texts, keys, strict=True)))
+            found = self.tuple(ns, record, self.metadata(record))
+        self._handed[ns] = Handed(record, found.checkpoint, self.thaw)
         return found
 
     def list(
         self, ns: str | None, checkpoint_id: str | None, before: str | None, wanted: Mapping[str, Any] | None
     ) -> Iterator[tuple[str, CheckpointTuple]]:
         """(id, tuple) of the checkpoints that match, descending by id."""
-        for name, space, record in self.fold.newest_first(ns):
+        for name, space in self.fold.newest_first(ns):
             if checkpoint_id and name != checkpoint_id or before and name >= before:
+                continue
+            record = self.fold.get(space, name)
+            if record is None:
                 continue
             metadata = self.metadata(record)
             if wanted and any(metadata.get(k) != v for k, v in wanted.items()):
                 continue
-            yield name, self.tuple(space, record, metadata)
+            with no_collections():
+                found = self.tuple(space, record, metadata)
+            yield name, found
 
     def tuple(self, ns: str, record: records.Checkpoint, metadata: dict[str, Any]) -> CheckpointTuple:
         """A record as LangGraph's tuple; its values are the caller's own."""
@@ -142,9 +140,7 @@ class Reader:
             raise self._damaged(seq, what, error) from error
 
     def _damaged(self, seq: int, what: str, error: BadTextError) -> CorruptSessionError:
-        path = self._identity.path
-        offset = journal.offset_of(pathlib.Path(path).read_bytes(), seq)
-        return CorruptSessionError(path, offset, seq, f"{what} cannot be read: {error}")
+        return self._lines.corrupt(seq, f"{what} cannot be read: {error}")
 
     def _config(self, ns: str, checkpoint_id: str) -> RunnableConfig:
         return {

@@ -6,7 +6,6 @@ All of it is read from the log and nothing is run. Each function is called with 
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.errors import NoSessionError
 from langgraph_jsonl_checkpoint.folds.resume import LastCheckpoint, ResumeState, ToolCall, told, unrecorded
 from langgraph_jsonl_checkpoint.folds.story import MESSAGES, Story
-from langgraph_jsonl_checkpoint.log import journal, records
+from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.open_calls import stored_results
 from langgraph_jsonl_checkpoint.values.messages import MEMORY_ID, MemoryMessage
 from langgraph_jsonl_checkpoint.values.types import untag_text
@@ -47,19 +46,17 @@ class Recall:
         self.deriver = deriver
         self.state = deriver.start()
         self.story = Story()
-        self.position = journal.Position()
+        self.next = 0
 
     def follow(self, session: Session, reader: Reader) -> None:
         """Take in what the log holds since."""
-        seq = self.position.seq
-        commits, position = session.read_from(self.position)
-        for kind, text in chain.from_iterable(commits):
+        for kind, text in session.lines.since(self.next):
+            seq = self.next
             with reader.reading(seq, f"a {kind} record"):
                 events = list(self.story.events(records.parse(kind, text), seq, records.timestamp(text), reader.thaw))
             for event in events:
                 self.deriver.apply(self.state, event)
-            seq += 1
-        self.position = position
+            self.next += 1
 
 
 class Restored:

@@ -170,7 +170,7 @@ class JsonlSaver(Restorer, BaseCheckpointSaver[Any]):
         thread_id = _thread_id(config)
         with self._sessions.use(thread_id) as session:
             self._begin(session, config)
-            stored = session.append(call.records, self._seal(thread_id), sync=self._synced(ends_step=True))
+            stored = session.append(call.records, call.serde, sync=self._synced(ends_step=True))
             if not stored:
                 raise DeletedSessionError(
                     f"thread {thread_id!r} was deleted during its run ({session.identity.path}); checkpoint "
@@ -195,12 +195,12 @@ class JsonlSaver(Restorer, BaseCheckpointSaver[Any]):
     def _put_writes(self, config: RunnableConfig, call: WritesCall) -> None:
         thread_id = _thread_id(config)
         with self._sessions.use(thread_id) as session:
-            known = session.checkpoints.get(call.ns, call.checkpoint_id) is not None
+            known = session.checkpoints.has(call.ns, call.checkpoint_id)
             if not known and self._sessions.is_late(thread_id, call.checkpoint_id):
                 return  # and so does not bring a deleted thread back
             session.append(
                 lambda page: [] if call.is_stored(session) else call.records(page, session.checkpoints.ended),
-                self._seal(thread_id),
+                call.serde,
                 sync=self._synced(ends_step=call.ends_run),
             )
 
@@ -368,9 +368,6 @@ class JsonlSaver(Restorer, BaseCheckpointSaver[Any]):
         with self._sessions.use(thread_id) as session:
             session.refresh()
             return Reader(session, self._serde(thread_id))
-
-    def _seal(self, thread_id: str) -> Any:
-        return self._serde(thread_id).seal if self._seals else None
 
     def _synced(self, *, ends_step: bool) -> bool | None:
         return None if self._fsync == "never" else self._fsync == "always" or ends_step

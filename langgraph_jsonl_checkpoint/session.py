@@ -8,30 +8,36 @@ ones until the log has been read anew.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from langgraph_jsonl_checkpoint.errors import DeletedSessionError, ValueEncodingError
-from langgraph_jsonl_checkpoint.log import journal, local, records
+from langgraph_jsonl_checkpoint.log import frames, journal, local, packing, records
 from langgraph_jsonl_checkpoint.opened import ATTEMPTS, OpenedLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from langgraph_jsonl_checkpoint.values.book import Page
+    from langgraph_jsonl_checkpoint.values.seal import Serde
+
+
+_LOOSE = 1 << 16  # bytes behind the packed frames from which on they are packed, too
 
 
 class Session(OpenedLog):
     """A session that can be written."""
 
-    def append(self, make: Callable[[Page], list[records.Record]], seal: Any, *, sync: bool | None) -> bool:
+    _wrote = False
+
+    def append(self, make: Callable[[Page], list[records.Record]], serde: Serde | None, *, sync: bool | None) -> bool:
         """Append one commit.
 
         Args:
             make: Makes the records, given the page that numbers their values; called again if the session turns
                 out to be another one. An empty list appends nothing.
-            seal: Hides each text, or None.
+            serde: Seals each text, if it seals; None for records without values.
             sync: Whether the commit is to be on the disk when this returns; None: and not even a new file.
 
         Returns:
@@ -48,11 +54,11 @@ class Session(OpenedLog):
                 if existed:
                     self.failure = DeletedSessionError(f"{self.identity.path} was deleted during a run")
                     return False
-                if self._create(make, seal, sync=sync):
+                if self._create(make, serde, sync=sync):
                     return True
                 continue
             try:
-                self._append(file, make, seal, sync=bool(sync))
+                self._append(file, make, serde, sync=bool(sync))
             finally:
                 file.unlock()
             return True
@@ -89,13 +95,13 @@ class Session(OpenedLog):
         self._recovered = self._repair(file, problem.offset, size)
 
     def _append(
-        self, file: local.LogFile, make: Callable[[Page], list[records.Record]], seal: Any, *, sync: bool
+        self, file: local.LogFile, make: Callable[[Page], list[records.Record]], serde: Serde | None, *, sync: bool
     ) -> None:
         before = self._position
-        commit = self._compose(before, make, seal)
+        commit = self._compose(before, make, serde)
         if commit is None:
             return
-        page, everything, ts, frame, after = commit
+        page, lines, frame, after = commit
         try:
             file.write(frame, before.offset)
             if sync:
@@ -109,16 +115,19 @@ class Session(OpenedLog):
             except OSError as second:
                 error.add_note(f"the part that was written could not be cut off either ({second})")
             raise
-        self._believe(page, everything, ts, after)
+        self._believe(page, lines, before, after)
 
-    def _create(self, make: Callable[[Page], list[records.Record]], seal: Any, *, sync: bool | None) -> bool:
+    def _create(
+        self, make: Callable[[Page], list[records.Record]], serde: Serde | None, *, sync: bool | None
+    ) -> bool:
         """Create the log with its first commit; False if another writer was faster."""
         header = self.identity.header(**self.parent)
-        first, position = journal.commit(journal.Position(), _lines(0, records.now(), [header]))
-        commit = self._compose(position, make, seal)
+        begin = _lines(0, records.now(), [header])
+        first, position = journal.commit(journal.Position(), [line.text for line in begin])
+        commit = self._compose(position, make, serde)
         if commit is None:
             return True
-        page, everything, ts, frame, after = commit
+        page, lines, frame, after = commit
         try:
             self._file = local.create(self.identity.path, first + frame, sync=sync is not None)
         except (FileExistsError, FileNotFoundError):
@@ -129,7 +138,8 @@ class Session(OpenedLog):
             self._fail(error, page)
             raise
         self.header = header
-        self._believe(page, everything, ts, after)
+        self.lines.add(begin, [(0, 0)])
+        self._believe(page, lines, position, after)
         return True
 
     def finish(self, error: str) -> None:
@@ -142,6 +152,49 @@ class Session(OpenedLog):
         self.refresh()
         if self.is_left:
             self.append(lambda _: [records.Close(writer=self.identity.writer, error=error)], None, sync=False)
+
+    def pack(self) -> bool:
+        """Put the log's commits into few large frames with an index in front; the lines stay what they are.
+
+        The packed log takes the log's place under its lock: a crash leaves the one or the other, whoever appends
+        waits and then finds it, whoever reads goes on reading the one that was there.
+
+        Returns:
+            Whether there was anything to pack.
+
+        Raises:
+            CorruptSessionError: The log is damaged.
+            OSError: The packed log could not be written; the log is as it was.
+        """
+        file = self._locked()
+        if file is None:
+            return False
+        try:
+            if self._recovered is not None:
+                self._append(file, lambda _: [], None, sync=True)  # a torn end is told of in the log that it was in
+            packed = self._packed(file) if self._unpacked else None
+            if packed is None:
+                return False
+            local.replace(self.identity.path, packed)
+            self._move(local.LogFile(self.identity.path), packed)
+        finally:
+            file.unlock()
+        return True
+
+    def _packed(self, file: local.LogFile) -> bytes | None:
+        try:
+            contents = msgspec.json.encode(self._contents.stored)
+        except UnicodeEncodeError:
+            return None  # an index has no place for names with lone surrogates
+        try:
+            return packing.pack(file.read(0, self._position.offset), contents)
+        except frames.BadFrameError as error:
+            raise self._corrupt(0, f"a frame cannot be packed: {error}") from None
+
+    @property
+    def is_loose(self) -> bool:
+        """Whether this saver appended so much that packing the log is worth its time."""
+        return self._wrote and self._unpacked >= max(_LOOSE, self._position.offset // 8)
 
     def rewrite(self, plan: Callable[[list[journal.Line]], tuple[records.Prune, Iterable[bytes]] | None]) -> bool:
         """Put a new generation in the log's place, under its lock: whoever appends waits and then finds it.
@@ -163,30 +216,29 @@ class Session(OpenedLog):
         try:
             if self._recovered is not None:
                 self._append(file, lambda _: [], None, sync=True)  # the report comes before what is made of the rest
-            planned = plan([line for commit in self.read_all() for line in commit])
+            planned = plan(list(self.lines.since(0)))
             if planned is None or self.header is None:
                 return False
             prune, lines = planned
             ts = records.now()
             head = records.line(0, ts, msgspec.structs.replace(self.header, generation=self.header.generation + 1))
-            local.replace(self.identity.path, journal.pack(head, [records.line(0, ts, prune), *lines]))
+            local.replace(self.identity.path, packing.compose(head, [records.line(0, ts, prune), *lines]))
         finally:
             file.unlock()
         self.forget()
         return True
 
     def _compose(
-        self, before: journal.Position, make: Callable[[Page], list[records.Record]], seal: Any
-    ) -> tuple[Page, list[records.Record], str, bytes, journal.Position] | None:
-        """A commit that follows `before`: its page, records, time, frame and position; None if it is empty."""
-        page = self.book.page(seal)
-        ts = records.now()
+        self, before: journal.Position, make: Callable[[Page], list[records.Record]], serde: Serde | None
+    ) -> tuple[Page, list[journal.Line], bytes, journal.Position] | None:
+        """A commit that follows `before`: its page, lines, frame and position; None if it is empty."""
+        page = self.book.page(serde)
         try:
             made = make(page)
             if not made and self._recovered is None:
                 return None
-            made = [*self._opening(made), *page.records, *made]
-            return page, made, ts, *journal.commit(before, _lines(before.seq, ts, made))
+            lines = _lines(before.seq, records.now(), [*self._opening(made), *page.records, *made])
+            return page, lines, *journal.commit(before, [line.text for line in lines])
         except BaseException as error:
             page.drop()
             if isinstance(error, OverflowError):
@@ -200,26 +252,27 @@ class Session(OpenedLog):
             OSError: The commit begins or goes on with a run, and the writer's lock cannot be taken.
         """
         me, runs = self.identity.writer, self.runs
-        in_run = any(_is_of_run(record) for record in made)
+        in_run = any(map(_is_of_run, made))
         if in_run:
             self.writer.live()
-        known = me in runs.hooks
-        told = self.hooked or runs.hooks.get(me, False)
-        if known and self._recovered is None and (runs.writer == me or not in_run) and runs.hooks[me] == told:
+        hook = runs.hooks.get(me)
+        told = self.hooked or bool(hook)
+        if hook is told and self._recovered is None and (runs.writer == me or not in_run):
             return []
         died = "" if runs.writer == me else self.left_by()
-        return [self.identity.opening(known=known, hook=told, died=died, recovered=self._recovered)]
+        return [self.identity.opening(known=hook is not None, hook=told, died=died, recovered=self._recovered)]
 
     def _fail(self, error: BaseException, page: Page) -> None:
         self.failure = error if isinstance(error, Exception) else RuntimeError("the append was interrupted")
         page.drop()
 
-    def _believe(self, page: Page, everything: list[records.Record], ts: str, after: journal.Position) -> None:
-        page.keep()
-        for seq, record in enumerate(everything, after.seq - len(everything)):
-            self._fold(record, seq, ts)
+    def _believe(
+        self, page: Page, lines: list[journal.Line], before: journal.Position, after: journal.Position
+    ) -> None:
+        self._wrote = True
+        page.keep(after.seq)
+        self._apply(journal.Followed(after, lines, [(before.seq, before.offset)]))
         self._recovered = None
-        self._position = after
 
     def _repair(self, file: local.LogFile, offset: int, size: int) -> records.Recovered:
         """Move a torn end aside: copied and synced first, then cut off."""
@@ -234,5 +287,5 @@ def _is_of_run(record: records.Record) -> bool:
     return type(record) is records.Checkpoint and bool(record.next) or type(record) is records.Tool
 
 
-def _lines(seq: int, ts: str, everything: list[records.Record]) -> list[bytes]:
-    return [records.line(i, ts, record) for i, record in enumerate(everything, seq)]
+def _lines(seq: int, ts: str, everything: list[records.Record]) -> list[journal.Line]:
+    return [journal.Line(records.type_of(r), records.line(i, ts, r)) for i, r in enumerate(everything, seq)]

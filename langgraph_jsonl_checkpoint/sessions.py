@@ -95,19 +95,26 @@ class Sessions:
         if self._closed:
             raise ClosedSaverError("the saver is closed; make a new JsonlSaver on the same directory")
 
-    @contextlib.contextmanager
-    def use(self, thread_id: str) -> Iterator[Session]:
-        """The session of a thread, locked."""
+    def use(self, thread_id: str) -> _InUse:
+        """The session of a thread, locked, for a `with`."""
+        return _InUse(self, thread_id)
+
+    def take(self, thread_id: str) -> Session:
+        """The session of a thread, locked, until it is given back."""
         while True:
             session = self.peek(thread_id)
-            with session.lock:
-                # It may have been evicted while we waited for its lock; then another object stands for the thread.
-                if self._open.get(thread_id) is session:
-                    try:
-                        yield session
-                    finally:
-                        self._note(thread_id, session)
-                    break
+            session.lock.acquire()
+            # It may have been evicted while we waited for its lock; then another object stands for the thread.
+            if self._open.get(thread_id) is session:
+                return session
+            session.lock.release()
+
+    def give_back(self, thread_id: str, session: Session) -> None:
+        """Unlock a session that was taken."""
+        try:
+            self._note(thread_id, session)
+        finally:
+            session.lock.release()
         if self._is_over():
             self._evict()
 
@@ -167,7 +174,7 @@ class Sessions:
     def delete(self, thread_id: str) -> None:
         """Delete a thread's log; remember which writes come too late for it."""
         with self.use(thread_id) as session:
-            ids = {name for name, _, _ in session.checkpoints.newest_first()}
+            ids = {name for name, _ in session.checkpoints.newest_first()}
             session.forget()
             self.writer.left.discard(thread_id)
             local.delete(session.identity.path)
@@ -236,6 +243,23 @@ class Sessions:
         for session in inherited.values():
             session.forget()
         parent.drop()
+
+
+class _InUse:
+    """A session for the time of a `with`; a generator would cost as much as the lock itself."""
+
+    __slots__ = ("_session", "_sessions", "_thread_id")
+
+    def __init__(self, sessions: Sessions, thread_id: str) -> None:
+        self._sessions = sessions
+        self._thread_id = thread_id
+
+    def __enter__(self) -> Session:
+        self._session = self._sessions.take(self._thread_id)
+        return self._session
+
+    def __exit__(self, *_: object) -> None:
+        self._sessions.give_back(self._thread_id, self._session)
 
 
 _all: weakref.WeakSet[Sessions] = weakref.WeakSet()

@@ -15,7 +15,7 @@ import msgspec
 
 from langgraph_jsonl_checkpoint.errors import SessionError
 from langgraph_jsonl_checkpoint.folds import retention
-from langgraph_jsonl_checkpoint.log import journal, local, records
+from langgraph_jsonl_checkpoint.log import journal, local, packing, records
 from langgraph_jsonl_checkpoint.reader import Reader
 from langgraph_jsonl_checkpoint.sessions import header_of
 from langgraph_jsonl_checkpoint.values.types import tag_text, untag_text
@@ -111,7 +111,7 @@ def copy(sessions: Sessions, serde: Callable[[str], Serde], source: str, target:
         session.refresh()
         if not session.exists:
             return
-        lines = [line for commit in session.read_all() for line in commit]
+        lines = list(session.lines.since(0))
         header = session.header
     assert header is not None  # noqa: S101 - a session that exists has one
     head = sessions.identity(target).header(
@@ -125,7 +125,7 @@ def copy(sessions: Sessions, serde: Callable[[str], Serde], source: str, target:
         owner, heir = serde(source), serde(target)
         texts = [msgspec.json.encode(heir.moved(msgspec.json.decode(text), owner)) for text in texts]
     try:
-        local.create(sessions.path(target), journal.pack(records.line(0, ts, head), texts), sync=True).close()
+        local.create(sessions.path(target), packing.compose(records.line(0, ts, head), texts), sync=True).close()
     except FileExistsError:
         raise ValueError(f"thread {target!r} exists; delete it first, or copy {source!r} under another id") from None
 
@@ -159,7 +159,7 @@ def _rewrite(
         def plan(lines: list[journal.Line]) -> tuple[records.Prune, list[bytes]] | None:
             reader = Reader(session, serde(thread_id))
             removal = choose(reader.fold, reader.thaw)
-            gone = sum(removal.covers(ns, name) for name, ns, _ in reader.fold.newest_first())
+            gone = sum(removal.covers(ns, name) for name, ns in reader.fold.newest_first())
             if not gone:
                 return None
             stays = list(retention.survivors(lines[1:], reader.fold, session.tools, reader.thaw, removal))
@@ -184,8 +184,9 @@ def _rows(
         session.refresh()
         reader = Reader(session, serde(thread_id))
     if wanted and is_read_now:
+        found = (reader.fold.get(space, name) for name, space in reader.fold.newest_first())
         with contextlib.suppress(SessionError):  # the list may not come as far
-            sessions.skips.add(log, now, (reader.metadata(record) for _, _, record in reader.fold.newest_first()))
+            sessions.skips.add(log, now, (reader.metadata(record) for record in found if record is not None))
     yield from reader.list(None, None, before, wanted)
 
 

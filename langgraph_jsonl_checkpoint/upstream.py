@@ -48,6 +48,7 @@ RESUME_INDEX = WRITES_IDX_MAP["__resume__"]
 _BRANCH = "branch:to:"
 _JOIN = "join:"
 _START = "__start__"
+_TRIGGERS = _BRANCH, _JOIN, _START
 _DURABILITY = "__pregel_durability"
 _RUNTIME = "__pregel_runtime"
 _CHECKPOINTER = "__pregel_checkpointer"
@@ -73,27 +74,25 @@ def next_nodes(checkpoint: Mapping[str, Any]) -> list[str]:
     """
     values, versions, seen = (checkpoint.get(k, {}) for k in ("channel_values", "channel_versions", "versions_seen"))
     found: dict[str, None] = {}
-
-    def lead_to(node: str, channel: str) -> None:
-        before = seen.get(node, {}).get(channel)
-        if channel in values and channel in versions and _newer(versions[channel], before):
-            found[node] = None
-
     for channel, value in values.items():
-        if (node := _triggered(channel, value)) is not None:
-            lead_to(node, channel)
-    for node, channel in ((n, c) for n, channels in seen.items() for c in channels):
-        # An emptied join has a new version, too.
-        if not node.startswith("__") and not channel.startswith(_JOIN) and not _waits(values.get(channel)):
-            lead_to(node, channel)
+        node = _triggered(channel, value)
+        if node is not None and _newer(versions.get(channel), seen.get(node, {}).get(channel)):
+            found[node] = None
+    for node, channels in seen.items():
+        for channel, before in () if node.startswith("__") else channels.items():
+            # An emptied join has a new version, too.
+            is_held = channel in values and not channel.startswith(_JOIN) and not _waits(values[channel])
+            if is_held and _newer(versions.get(channel), before):
+                found[node] = None
     sends = values.get(TASKS)
-    found |= {s.node: None for s in (sends if isinstance(sends, list) else ()) if isinstance(s, Send)}
+    if isinstance(sends, list):
+        found |= {send.node: None for send in sends if isinstance(send, Send)}
     return list(found)
 
 
 def _triggered(channel: str, value: Any) -> str | None:
     """The node that a channel of a StateGraph with this value triggers."""
-    if _waits(value):
+    if not channel.startswith(_TRIGGERS) or _waits(value):
         return None
     if channel.startswith(_BRANCH):
         return channel[len(_BRANCH) :]
@@ -107,6 +106,8 @@ def _triggered(channel: str, value: Any) -> str | None:
 
 
 def _newer(version: Any, seen: Any) -> bool:
+    if version is None:
+        return False
     # Versions of one thread are of one kind; others are not LangGraph's.
     return bool(version > seen if type(version) is type(seen) and seen is not None else version != seen)
 

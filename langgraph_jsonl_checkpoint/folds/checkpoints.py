@@ -1,8 +1,14 @@
-"""Checkpoints and pending writes: what the `checkpoint` and `writes` records of a log come to."""
+"""Checkpoints and pending writes: what the `checkpoint` and `writes` records of a log come to.
+
+The fold knows where each record stands and no more; a record is parsed when somebody asks for it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import msgspec
 
 from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.log import records
@@ -11,7 +17,14 @@ from langgraph_jsonl_checkpoint.values.types import untag_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import msgspec
+    from langgraph_jsonl_checkpoint.log.lines import Lines
+
+_R = TypeVar("_R", bound=records.Record)
+
+# Names stand first in a line; one that holds an escape, or is no plain string, is left to the parser.
+_NAMES = re.compile(rb'\{"seq":\d+,"type":"[a-z]+","ts":"[^"]*","ns":"([^"\\]*)","(?:id|checkpoint)":"([^"\\]*)"')
+_SPECIAL = b"[-"  # without it a line has no write to a special channel
+_INPUT = b',"input":'  # without it a checkpoint applies no input that has an id
 
 
 class Write(NamedTuple):
@@ -24,97 +37,173 @@ class Write(NamedTuple):
     text: msgspec.Raw
 
 
+class _Step(msgspec.Struct):
+    """The status of a `tool` record."""
+
+    status: str
+
+
+class _Named(msgspec.Struct):
+    """The names of a checkpoint, or of the checkpoint that writes are for."""
+
+    ns: Any
+    id: Any = None
+    checkpoint: Any = None
+
+
+class Places(msgspec.Struct, omit_defaults=True):
+    """Where the records stand.
+
+    Attributes:
+        spaces: By namespace and id: the seq of the checkpoint's last record, or -1, and of the writes for it.
+        newest: By namespace, the greatest id.
+        ended: The seq of the `terminal` record of the last run, if it stopped.
+        ended_at: The id of its checkpoint, as it stands there.
+        inputs: The ids of the inputs that were applied.
+        answer: The seq of the last answer that was given to a run as a whole.
+    """
+
+    spaces: dict[str, dict[str, list[int]]] = {}
+    newest: dict[str, str] = {}
+    ended: int | None = None
+    ended_at: Any = None
+    inputs: set[str] = set()
+    answer: int | None = None
+
+
 class Checkpoints:
     """The fold. Ids and namespaces are those of LangGraph, which are strings.
 
+    Args:
+        lines: The log's lines.
+        places: What was folded before.
+
     Attributes:
-        ended: How the last run stopped, if it did.
-        inputs: The ids of the inputs that were applied.
-        answer: The record and the text of the last answer that was given to a run as a whole.
+        lines: The log's lines.
+        places: Where the records stand.
     """
 
-    def __init__(self) -> None:
-        self._checkpoints: dict[str, dict[str, records.Checkpoint]] = {}
-        self._newest: dict[str, str] = {}
-        self._seqs: dict[tuple[str, str], int] = {}
-        self._writes: dict[tuple[str, str], dict[tuple[str, int], Write]] = {}
-        self.ended: records.Terminal | None = None
-        self.inputs: set[str] = set()
-        self.answer: tuple[int, msgspec.Raw] | None = None
+    def __init__(self, lines: Lines, places: Places | None = None) -> None:
+        self.lines = lines
+        self.places = places or Places()
+        self._newest: dict[str, tuple[int, records.Checkpoint]] = {}  # of each namespace, parsed
+        self._asked: tuple[list[int], int, dict[tuple[str, int], Write]] = ([], 1, {})  # the last writes, parsed
 
-    def apply(self, record: records.Record, seq: int) -> None:
-        """Take in the next record of the log; types that say nothing about checkpoints are passed over."""
-        if type(record) is records.Checkpoint:
-            self._take_checkpoint(record, seq)
-        elif type(record) is records.Writes:
-            self._take_writes(record, seq)
-        elif type(record) is records.Terminal:
-            self.ended = record
-        elif type(record) is records.Tool and record.status == "started":
-            self.ended = None
-        elif type(record) is records.Prune:
-            self.inputs.update(map(untag_text, record.inputs or ()))
+    def apply(self, kind: str, text: bytes, seq: int) -> None:
+        """Take in the next line of the log; types that say nothing about checkpoints are passed over."""
+        places = self.places
+        if kind == "checkpoint":
+            self._take_checkpoint(text, seq)
+        elif kind == "writes":
+            self._take_writes(text, seq)
+        elif kind == "terminal":
+            places.ended, places.ended_at = seq, _record(text, "terminal", records.Terminal).checkpoint
+        elif kind == "tool":
+            # A question about a call comes while its run waits; a call that starts is a run that goes on.
+            if places.ended is not None and msgspec.json.decode(text, type=_Step).status == "started":
+                places.ended = None
+        elif kind == "prune":
+            places.inputs.update(map(untag_text, _record(text, kind, records.Prune).inputs or ()))
 
-    def _take_checkpoint(self, record: records.Checkpoint, seq: int) -> None:
-        ns, name = untag_text(record.ns), untag_text(record.id)
-        self._checkpoints.setdefault(ns, {})[name] = record
-        self._seqs[ns, name] = seq
+    def _take_checkpoint(self, text: bytes, seq: int) -> None:
+        places = self.places
+        ns, name = _names(text)
+        found = places.spaces.setdefault(ns, {}).setdefault(name, [-1])
+        found[0] = seq
         # The greatest id is the newest, not the last one written: ids of several processes interleave.
-        if name >= self._newest.get(ns, ""):
-            self._newest[ns] = name
-        if self.ended is not None and self.ended.checkpoint != record.id:
-            self.ended = None  # the run goes on; an interrupt may come before the checkpoint that it is about
-        if record.input is not None:
-            self.inputs.add(untag_text(record.input))
+        if name >= places.newest.get(ns, ""):
+            places.newest[ns] = name
+        if places.ended is not None and untag_text(places.ended_at) != name:
+            places.ended = None  # the run goes on; an interrupt may come before the checkpoint that it is about
+        if _INPUT in text:
+            told = _record(text, "checkpoint", records.Checkpoint).input
+            if told is not None:
+                places.inputs.add(untag_text(told))
 
-    def _take_writes(self, record: records.Writes, seq: int) -> None:
-        task, path = untag_text(record.task), untag_text(record.path)
-        known = self._writes.setdefault((untag_text(record.ns), untag_text(record.checkpoint)), {})
-        for index, channel, text in record.writes:
-            # Special channels overwrite; of ordinary writes the first one stays.
-            if index < 0 or (task, index) not in known:
-                known[task, index] = Write(path, task, index, untag_text(channel), text)
-            if index == upstream.RESUME_INDEX:
-                self.ended = None  # a human has answered
-                if task == upstream.NULL_TASK:
-                    self.answer = seq, text
+    def _take_writes(self, text: bytes, seq: int) -> None:
+        places = self.places
+        ns, name = _names(text)
+        places.spaces.setdefault(ns, {}).setdefault(name, [-1]).append(seq)
+        if _SPECIAL in text:
+            record = _record(text, "writes", records.Writes)
+            if any(index == upstream.RESUME_INDEX for index, _, _ in record.writes):
+                places.ended = None  # a human has answered
+                if untag_text(record.task) == upstream.NULL_TASK:
+                    places.answer = seq
+
+    @property
+    def ended(self) -> records.Terminal | None:
+        """How the last run stopped, if it did."""
+        seq = self.places.ended
+        return None if seq is None else self._parsed(seq, "terminal", records.Terminal)
+
+    @property
+    def inputs(self) -> set[str]:
+        """The ids of the inputs that were applied."""
+        return self.places.inputs
+
+    @property
+    def answer(self) -> tuple[int, msgspec.Raw] | None:
+        """The record and the text of the last answer that was given to a run as a whole."""
+        seq = self.places.answer
+        if seq is None:
+            return None
+        record = self._parsed(seq, "writes", records.Writes)
+        return seq, [text for index, _, text in record.writes if index == upstream.RESUME_INDEX][-1]
 
     def get(self, ns: str, checkpoint_id: str | None) -> records.Checkpoint | None:
         """A namespace's checkpoint with this id, or its newest."""
-        found = self._checkpoints.get(ns, {})
-        return found.get(checkpoint_id or self._newest.get(ns, ""))
+        newest = self.places.newest.get(ns)
+        name = checkpoint_id or newest
+        seqs = self.places.spaces.get(ns, {}).get(name or "")
+        if name is None or not seqs or seqs[0] < 0:
+            return None
+        seq, record = self._newest.get(ns, (-1, None))
+        if record is None or seq != seqs[0]:
+            record = self._parsed(seqs[0], "checkpoint", records.Checkpoint)
+            if untag_text(record.id) != name:
+                raise self.lines.corrupt(seqs[0], f"the log's index says that checkpoint {name!r} stands here")
+            if name == newest:
+                self._newest[ns] = seqs[0], record
+        return record
 
     def writes(self, ns: str, checkpoint_id: str) -> list[Write]:
         """A checkpoint's pending writes in the order in which a run applies them."""
         # (task_path, task_id, idx), as langgraph.checkpoint.base.writes_sort_key has it
-        return sorted(self._writes.get((ns, checkpoint_id), {}).values(), key=lambda w: w[:3])
+        return sorted(self._writes_of(ns, checkpoint_id).values(), key=lambda w: w[:3])
 
     @property
     def is_unfinished(self) -> bool:
         """Whether the thread's last run, as far as it is stored, neither ended nor paused for a human."""
+        if self.places.ended is not None:
+            return False
         newest = self.get("", None)
-        return self.ended is None and newest is not None and bool(newest.next)
+        return newest is not None and bool(newest.next)
+
+    def has(self, ns: str, checkpoint_id: str) -> bool:
+        """Whether a checkpoint is stored."""
+        return self.places.spaces.get(ns, {}).get(checkpoint_id, (-1,))[0] >= 0
 
     def has_write(self, ns: str, checkpoint_id: str, task: str, index: int) -> bool:
         """Whether an ordinary write is stored already, so that storing it again would change nothing."""
-        return index >= 0 and (task, index) in self._writes.get((ns, checkpoint_id), ())
+        return index >= 0 and (task, index) in self._writes_of(ns, checkpoint_id)
 
     def seq(self, ns: str, checkpoint_id: str) -> int:
         """Where in the log a checkpoint's content stands."""
-        return self._seqs[ns, checkpoint_id]
+        return self.places.spaces[ns][checkpoint_id][0]
 
     def namespaces(self) -> list[str]:
         """The namespaces that have a checkpoint."""
-        return list(self._checkpoints)
+        return list(self.places.newest)
 
-    def newest_first(self, ns: str | None = None) -> list[tuple[str, str, records.Checkpoint]]:
-        """(id, namespace, record) of one namespace or all, descending by id."""
-        spaces = self._checkpoints if ns is None else {ns: self._checkpoints.get(ns, {})}
+    def newest_first(self, ns: str | None = None) -> list[tuple[str, str]]:
+        """(id, namespace) of the checkpoints of one namespace or all, descending by id."""
+        spaces = self.places.spaces if ns is None else {ns: self.places.spaces.get(ns, {})}
         # Copies: a reader lists without the lock while the session goes on.
         rows = [
-            (name, space, record) for space, found in list(spaces.items()) for name, record in list(found.items())
+            (name, space) for space, held in list(spaces.items()) for name, seqs in list(held.items()) if seqs[0] >= 0
         ]
-        return sorted(rows, key=lambda row: row[:2], reverse=True)
+        return sorted(rows, reverse=True)
 
     def ancestors(self, ns: str, checkpoint_id: str | None) -> Iterator[tuple[str, records.Checkpoint]]:
         """A checkpoint's stored ancestors, the nearest first; a chain that turns back on itself ends there."""
@@ -125,6 +214,46 @@ class Checkpoints:
             if parent in seen:
                 return
             seen.add(parent)
-            record = self._checkpoints[ns].get(parent)
+            record = self.get(ns, parent)
             if record is not None:
                 yield parent, record
+
+    def _writes_of(self, ns: str, checkpoint_id: str) -> dict[tuple[str, int], Write]:
+        seqs = self.places.spaces.get(ns, {}).get(checkpoint_id)
+        if seqs is None:
+            return {}
+        of, taken, known = self._asked
+        if of is not seqs:
+            taken, known = 1, {}
+        if taken < len(seqs):
+            known = dict(known)  # readers go through the old one without the lock
+        for seq in seqs[taken:]:
+            record = self._parsed(seq, "writes", records.Writes)
+            task, path = untag_text(record.task), untag_text(record.path)
+            for index, channel, text in record.writes:
+                # Special channels overwrite; of ordinary writes the first one stays.
+                if index < 0 or (task, index) not in known:
+                    known[task, index] = Write(path, task, index, untag_text(channel), text)
+        self._asked = seqs, len(seqs), known
+        return known
+
+    def _parsed(self, seq: int, kind: str, cls: type[_R]) -> _R:
+        try:
+            return _record(self.lines.text(seq), kind, cls)
+        except (msgspec.DecodeError, LookupError, TypeError) as error:
+            raise self.lines.corrupt(seq, f"the record is no {kind} record ({error})") from error
+
+
+def _record(text: bytes, kind: str, cls: type[_R]) -> _R:
+    record = records.parse(kind, text)
+    assert isinstance(record, cls)  # noqa: S101 - for the type checker: the kind says so
+    return record
+
+
+def _names(text: bytes) -> tuple[str, str]:
+    """The namespace and the checkpoint id of a line."""
+    found = _NAMES.match(text)
+    if found is not None:
+        return found[1].decode(), found[2].decode()
+    named = msgspec.json.decode(text, type=_Named)
+    return untag_text(named.ns), untag_text(named.id if named.checkpoint is None else named.checkpoint)

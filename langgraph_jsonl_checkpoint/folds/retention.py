@@ -56,7 +56,7 @@ def all_but_latest(fold: Checkpoints, thaw: Thawer) -> Removal:
     for ns, name in list(kept):
         kept |= _needed(fold, thaw, ns, name)
         kept |= _sends_parent(fold, ns, name)
-    for name, ns, _ in fold.newest_first():
+    for name, ns in fold.newest_first():
         if (ns, name) not in kept:
             removal.checkpoints.add((ns, name))
     return removal
@@ -65,9 +65,9 @@ def all_but_latest(fold: Checkpoints, thaw: Thawer) -> Removal:
 def runs(fold: Checkpoints, thaw: Thawer, run_ids: Collection[str]) -> Removal:
     """The checkpoints that these runs made, but for those that the DeltaChannels of others are rebuilt from."""
     stored = fold.newest_first()
-    made = {(ns, name) for name, ns, record in stored if _run_id(thaw.value(record.metadata)) in run_ids}
+    made = {(ns, name) for name, ns in stored if _run_id(thaw.value(_record(fold, ns, name).metadata)) in run_ids}
     needed: set[Key] = set()
-    for name, ns, _ in stored if made else ():
+    for name, ns in stored if made else ():
         if (ns, name) not in made:
             needed |= _needed(fold, thaw, ns, name)
     return Removal(made - needed)

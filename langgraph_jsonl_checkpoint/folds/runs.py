@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
+import msgspec
+
 from langgraph_jsonl_checkpoint.log import records
 
 
-class Runs:
+class Runs(msgspec.Struct, omit_defaults=True):
     """The fold.
 
     Attributes:
@@ -18,39 +20,40 @@ class Runs:
         paused: The writers that closed it with a run that waited, so that none of its tasks had begun.
         restored: Whether the run since was begun by a writer that died.
         recovered: Torn ends that were moved aside.
+        begins: The seqs of the `open` records.
+        writers: Their writers.
     """
 
-    def __init__(self) -> None:
-        self.writer = ""
-        self.hooks: dict[str, bool] = {}
-        self.closed = False
-        self.paused: set[str] = set()
-        self.restored = False
-        self._begins: list[int] = []
-        self._writers: list[str] = []
-        self.recovered: list[records.Recovered] = []
+    writer: str = ""
+    hooks: dict[str, bool] = {}
+    closed: bool = False
+    paused: set[str] = set()
+    restored: bool = False
+    recovered: list[records.Recovered] = []
+    begins: list[int] = []
+    writers: list[str] = []
 
     def writer_of(self, seq: int) -> str:
         """Who wrote a record; empty if nobody said so."""
-        at = bisect_right(self._begins, seq) - 1
-        return self._writers[at] if at >= 0 else ""
+        at = bisect_right(self.begins, seq) - 1
+        return self.writers[at] if at >= 0 else ""
 
-    def apply(self, record: records.Record | None, seq: int) -> None:
-        """Take in the next record of the log."""
-        kind = type(record)
-        self.closed = kind is records.Close
-        if kind is records.Open:
-            assert isinstance(record, records.Open)  # noqa: S101 - for the type checker; this runs for each record
+    def apply(self, kind: str, text: bytes, seq: int) -> None:
+        """Take in the next line of the log."""
+        self.closed = kind == "close"
+        if kind not in ("open", "close", "terminal"):
+            return
+        record = records.parse(kind, text)
+        if isinstance(record, records.Open):
             self.writer = record.writer
-            self._begins.append(seq)
-            self._writers.append(record.writer)
+            self.begins.append(seq)
+            self.writers.append(record.writer)
             self.hooks[record.writer] = record.hook or self.hooks.get(record.writer, False)
             self.restored = self.restored or bool(record.died)
             if record.recovered is not None:
                 self.recovered.append(record.recovered)
-        elif kind is records.Close:
-            assert isinstance(record, records.Close)  # noqa: S101 - as above
+        elif isinstance(record, records.Close):
             if not record.error:
                 self.paused.add(record.writer)
-        elif kind is records.Terminal:
+        else:
             self.restored = False

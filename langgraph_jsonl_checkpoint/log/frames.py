@@ -12,7 +12,7 @@ import zstandard
 
 MAX_TEXT = 1 << 30
 MAGIC = b"\x28\xb5\x2f\xfd"
-_LARGE = 64 * 1024  # above this, level 3 costs more time than it saves bytes
+_SKIPPABLE = b"\x5a\x2a\x4d\x18"  # one of the 16 magic numbers of frames that decoders pass over
 _FCS_SIZE = (0, 2, 4, 8)
 _DICT_SIZE = (0, 1, 2, 4)
 
@@ -23,13 +23,50 @@ class BadFrameError(Exception):
     """No whole, intact frame begins here."""
 
 
-def compress(text: bytes) -> bytes:
-    """One frame with a content size and a checksum."""
-    level = 1 if len(text) > _LARGE else 3
+def compress(text: bytes | bytearray, level: int = 1) -> bytes:
+    """One frame with a content size and a checksum.
+
+    Level 3 makes commits of less than 20 KB no smaller than level 1, and takes half as long again.
+    """
     made: dict[int, zstandard.ZstdCompressor] = _local.__dict__.setdefault("compressors", {})
     if level not in made:
         made[level] = zstandard.ZstdCompressor(level=level, write_checksum=True, write_content_size=True)
     return made[level].compress(text)
+
+
+def skippable(content: bytes) -> bytes:
+    """A frame that every zstd decoder passes over."""
+    return _SKIPPABLE + len(content).to_bytes(4, "little") + content
+
+
+def skippable_end(data: bytes | memoryview, start: int) -> int:
+    """The offset behind the skippable frame at `start`, which may be behind the data; 0 if none begins there."""
+    if data[start : start + 4] != _SKIPPABLE:
+        return 0
+    return start + 8 + int.from_bytes(data[start + 4 : start + 8], "little")
+
+
+def skipped(data: memoryview, start: int) -> tuple[memoryview, int] | None:
+    """The content of the skippable frame at `start`, and the offset behind the frame; None if none begins there.
+
+    Raises:
+        BadFrameError: The frame is cut short.
+    """
+    end = skippable_end(data, start)
+    if not end:
+        return None
+    if end > len(data):
+        raise BadFrameError("the frame is cut short")
+    return data[start + 8 : end], end
+
+
+def size(data: memoryview, start: int) -> int:
+    """How many bytes of text the frame at `start` holds.
+
+    Raises:
+        BadFrameError: No whole frame of ours begins there.
+    """
+    return _measure(data, start)[0]
 
 
 def read(data: memoryview, start: int) -> tuple[bytes, int]:
@@ -42,7 +79,7 @@ def read(data: memoryview, start: int) -> tuple[bytes, int]:
     if size > MAX_TEXT:
         raise BadFrameError(f"the frame declares {size} bytes of text, more than {MAX_TEXT}")
     try:
-        text: bytes = _decompressor().decompress(data[start:end], max_output_size=size)
+        text: bytes = _decompressor().decompress(data[start:end], size)
     except zstandard.ZstdError as error:
         raise BadFrameError(f"the frame does not decompress ({error})") from None
     return text, end

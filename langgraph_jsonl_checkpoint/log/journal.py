@@ -1,14 +1,14 @@
 """Commits in sequence: lines ⇄ frames, each tied to the one before.
 
-Pure: bytes in, commits out. Where a log stands is a `Position`; following it tells what came after, and what is
-wrong behind that, if anything is.
+Pure: bytes in, lines out. Where a log stands is a `Position`; following it tells what came after, and what is wrong
+behind that, if anything is.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from langgraph_jsonl_checkpoint.log import frames
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _DIGEST = 16
 _CHAIN = b',"chain":"'
-_TAIL = len(_CHAIN) + 2 * _DIGEST + len(b'"}\n')
-_PACKED = 1 << 20
+_TAIL = len(_CHAIN) + 2 * _DIGEST + len(b'"}')
+_FROM = -_TAIL
 _GARBAGE_STEPS = 4096  # how many places behind damage are tried as the begin of a frame
 
 
@@ -59,100 +59,139 @@ class Problem:
     torn: bool
 
 
+@dataclass
+class Followed:
+    """What stands behind a position.
+
+    Attributes:
+        position: Where it ends.
+        lines: The records, in sequence.
+        frames: (seq of the first record, offset) of each frame.
+        problem: What is wrong behind it, if anything is.
+    """
+
+    position: Position
+    lines: list[Line] = field(default_factory=list)
+    frames: list[tuple[int, int]] = field(default_factory=list)
+    problem: Problem | None = None
+
+
 def commit(position: Position, lines: Sequence[bytes]) -> tuple[bytes, Position]:
     """The frame of a commit of `lines` (without line feeds) that follows `position`, and the position behind it."""
-    text = b"\n".join(lines)
-    digest = _digest(position.chain, text[:-1])
-    text = b'%s,"chain":"%s"}\n' % (text[:-1], digest.hex().encode())
+    # A text may be large: it is put together once.
+    text = bytearray()
+    for line in lines:
+        text += line
+        text += b"\n"
+    del text[-2:]
+    digest = _digest(position.chain, text)
+    text += b'%s%s"}\n' % (_CHAIN, digest.hex().encode())
     if len(text) > frames.MAX_TEXT:
         raise OverflowError(f"a commit of {len(text)} bytes is larger than {frames.MAX_TEXT}")
     frame = frames.compress(text)
     return frame, Position(position.offset + len(frame), position.seq + len(lines), digest)
 
 
-def follow(data: bytes, position: Position) -> tuple[list[list[Line]], Position, Problem | None]:
-    """The whole commits of `data`, which begins at `position`, the position behind them, and what is wrong there."""
+def follow(data: bytes, position: Position) -> Followed:
+    """The whole commits of `data`, which begins at `position`, and what is wrong behind them."""
     view, base = memoryview(data), position.offset
-    commits: list[list[Line]] = []
-    while position.offset - base < len(data):
-        start = position.offset - base
+    found = Followed(position)
+    while (start := found.position.offset - base) < len(data):
+        at = found.position
         try:
+            if (skipped := frames.skipped(view, start)) is not None:
+                found.position = at._replace(offset=base + skipped[1])
+                continue
             text, end = frames.read(view, start)
-            lines, seq, chain = _open(text, position)
-        except _OutOfSequenceError as error:
+            lines, chain = opened(text, at.seq, at.chain)
+        except OutOfSequenceError as error:
             # A whole frame with an intact checksum: no dying writer leaves that.
-            return commits, position, Problem(position.offset, str(error), torn=False)
+            found.problem = Problem(at.offset, str(error), torn=False)
+            return found
         except frames.BadFrameError as error:
-            torn = not _commit_behind(data, start, position.seq)
-            return commits, position, Problem(position.offset, str(error), torn)
-        commits += lines
-        position = Position(base + end, seq, chain)
-    return commits, position, None
+            torn = not _commit_behind(data, start, at.seq)
+            found.problem = Problem(at.offset, str(error), torn)
+            return found
+        found.frames.append((at.seq, at.offset))
+        found.lines += lines
+        found.position = Position(base + end, at.seq + len(lines), chain)
+    return found
 
 
-def offset_of(data: bytes, seq: int) -> int:
-    """The byte offset of the frame that holds a record."""
-    view, at, lines = memoryview(data), 0, 0
-    while True:
-        text, end = frames.read(view, at)
-        lines += text.count(b"\n")
-        if lines > seq:
-            return at
-        at = end
-
-
-def pack(header: bytes, lines: Sequence[bytes]) -> bytes:
-    """A whole log of a header and other lines, numbered anew, in commits of about `_PACKED` bytes."""
-    log, position = commit(Position(), [_renumbered(header, 0)])
-    held: list[bytes] = []
-    size = 0
-    for line in lines:
-        held.append(_renumbered(line, position.seq + len(held)))
-        size += len(line)
-        if size >= _PACKED:
-            frame, position = commit(position, held)
-            log, held, size = log + frame, [], 0
-    return log + commit(position, held)[0] if held else log
-
-
-def _renumbered(line: bytes, seq: int) -> bytes:
-    return b'{"seq":%d%s' % (seq, line[line.index(b",") :])
-
-
-class _OutOfSequenceError(Exception):
+class OutOfSequenceError(Exception):
     """A whole frame that does not hold the commits that must come next."""
 
 
-def _open(text: bytes, position: Position) -> tuple[list[list[Line]], int, bytes]:
-    """The commits of a frame's text, the next seq and the digest of the last; a packed frame holds several."""
+def opened(text: bytes, seq: int, chain: bytes) -> tuple[list[Line], bytes]:
+    """The lines of a frame's text that follow `seq` and `chain`, and the digest of its last commit.
+
+    Raises:
+        OutOfSequenceError: They do not.
+    """
     if not text.endswith(b"\n"):
-        raise _OutOfSequenceError("the frame's text is not made of lines")
-    commits: list[list[Line]] = []
-    seq, chain, begin, at, lines = position.seq, position.chain, 0, 0, []
-    while at < len(text):
-        feed = text.index(b"\n", at)
+        raise OutOfSequenceError("the frame's text is not made of lines")
+    found: list[Line] = []
+    begin = at = 0
+    for line in text.split(b"\n")[:-1]:
         envelope = b'{"seq":%d,"type":"' % seq
-        if not text.startswith(envelope, at):
-            raise _OutOfSequenceError(f"a line does not begin with seq {seq}")
-        quote = text.index(b'"', at + len(envelope))
-        kind = text[at + len(envelope) : quote].decode("ascii", "replace")
-        bare, at = at, feed + 1
-        if at - _TAIL > begin and text.startswith(_CHAIN, at - _TAIL):
-            chain = _digest(chain, text[begin : at - _TAIL])
-            if text[at - _TAIL + len(_CHAIN) : at - len(b'"}\n')] != chain.hex().encode():
-                raise _OutOfSequenceError("the commit does not follow the one before: its chain digest differs")
-            lines.append(Line(kind, text[bare : at - _TAIL] + b"}"))
-            commits.append(lines)
-            begin, lines = at, []
+        if not line.startswith(envelope):
+            raise OutOfSequenceError(f"a line does not begin with seq {seq}")
+        quote = line.find(b'"', len(envelope))
+        kind = line[len(envelope) : quote].decode("ascii", "replace")
+        at += len(line) + 1
+        if line.startswith(_CHAIN, _FROM):
+            chain = _digest(chain, text[begin : at - 1 - _TAIL])
+            if line[-_TAIL + len(_CHAIN) : -2] != chain.hex().encode():
+                raise OutOfSequenceError("the commit does not follow the one before: its chain digest differs")
+            found.append(Line(kind, line[:-_TAIL] + b"}"))
+            begin = at
         else:
-            lines.append(Line(kind, text[bare:feed]))
+            found.append(Line(kind, line))
         seq += 1
-    if lines:
-        raise _OutOfSequenceError("the frame ends inside a commit")
-    return commits, seq, chain
+    if begin != at:
+        raise OutOfSequenceError("the frame ends inside a commit")
+    return found, chain
 
 
-def _digest(before: bytes, text: bytes) -> bytes:
+def split(text: bytes, seq: int, behind: int, chain: bytes) -> list[bytes]:
+    """The lines of a packed frame's text, as they stand there.
+
+    Whoever packed the frame followed its chain, and its checksum holds it since: only that it is this frame is
+    looked at, by the numbers of its lines and by what its first commit follows.
+
+    Raises:
+        OutOfSequenceError: It does not hold the records from `seq` up to `behind`, or does not follow `chain`.
+    """
+    lines = text.split(b"\n")
+    if lines.pop() or len(lines) != behind - seq or not lines[-1].startswith(b'{"seq":%d,' % (behind - 1)):
+        raise OutOfSequenceError(f"the frame does not hold the records {seq} to {behind - 1}")
+    first = next((i for i, line in enumerate(lines) if line.startswith(_CHAIN, _FROM)), len(lines) - 1)
+    opened(b"\n".join(lines[: first + 1]) + b"\n", seq, chain)
+    return lines
+
+
+def line_of(text: bytes) -> Line:
+    """A line as it stands in a frame, with its type and without the chain field that ends a commit."""
+    begin = text.index(b'"type":"') + 8
+    return Line(text[begin : text.index(b'"', begin)].decode("ascii", "replace"), unchained(text))
+
+
+def chain_of(text: bytes) -> str:
+    """The digest of the last commit of a frame's text, in hexadecimal."""
+    return text[len(_CHAIN) - _TAIL - 1 : -3].decode("ascii", "replace")
+
+
+def unchained(line: bytes) -> bytes:
+    """A line without the chain field that ends a commit."""
+    return line[:-_TAIL] + b"}" if line.startswith(_CHAIN, _FROM) else line
+
+
+def renumbered(line: bytes, seq: int) -> bytes:
+    """A line with another seq."""
+    return b'{"seq":%d%s' % (seq, line[line.index(b",") :])
+
+
+def _digest(before: bytes, text: bytes | bytearray) -> bytes:
     """BLAKE2b over the digest before and a commit's text; the text comes without its last brace and the chain."""
     hashed = hashlib.blake2b(before, digest_size=_DIGEST)
     hashed.update(text)

@@ -38,6 +38,7 @@ class LogFile:
             OSError: It cannot be opened, or a symbolic link stands in its place.
         """
         flags = os.O_CLOEXEC | os.O_NOFOLLOW
+        self._fd = -1
         self._refused: OSError | None = None
         try:
             self._fd = os.open(path, os.O_RDWR | flags) if fd is None else fd
@@ -137,6 +138,10 @@ class LogFile:
         os.close(_write_new(os.path.join(directory, name), self.read(offset, end), sync=True))
         sync_directory(directory)
         return name
+
+    def __del__(self) -> None:
+        # Whoever still reads the lines of a session that was closed, evicted or rewritten reads them from here.
+        self.close()
 
     def close(self) -> None:
         """Close the descriptor, unless its number has come to stand for another file."""

@@ -177,7 +177,7 @@ TYPES: dict[str, type[Record]] = {
 }
 _NAMES = {cls: name for name, cls in TYPES.items() if cls is not Reserved}
 _DECODERS = {name: msgspec.json.Decoder(cls) for name, cls in TYPES.items()}
-_encode = msgspec.json.Encoder().encode
+_encode_into = msgspec.json.Encoder().encode_into
 
 
 class Ignorable(msgspec.Struct):
@@ -186,11 +186,18 @@ class Ignorable(msgspec.Struct):
     ignorable: bool = False
 
 
+def type_of(record: Record) -> str:
+    """A record's type, as its line names it."""
+    return _NAMES[type(record)]
+
+
 def line(seq: int, ts: str, record: Record) -> bytes:
     """A record as a line of the log, without the line feed."""
-    fields = _encode(record)[1:]
-    comma = b"" if fields == b"}" else b","
-    return b'{"seq":%d,"type":"%s","ts":"%s"%s' % (seq, _NAMES[type(record)].encode(), ts.encode(), comma) + fields
+    text = bytearray(b'{"seq":%d,"type":"%s","ts":"%s"' % (seq, _NAMES[type(record)].encode(), ts.encode()))
+    at = len(text)
+    _encode_into(record, text, at)
+    text[at : at + 1] = b","  # the brace: the fields go on where the envelope ends
+    return bytes(text)
 
 
 def timestamp(text: bytes) -> str:

@@ -5,10 +5,9 @@ So that a run that goes on from a restored state writes what is new, and not the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-
+from langgraph_jsonl_checkpoint.errors import SessionError
 from langgraph_jsonl_checkpoint.values import messages, ranges, types
 from langgraph_jsonl_checkpoint.values.freeze import Freezer, part_of_scalar
 from langgraph_jsonl_checkpoint.values.known import Known
@@ -28,80 +27,151 @@ from langgraph_jsonl_checkpoint.values.parts import (
 )
 
 if TYPE_CHECKING:
-    from langgraph_jsonl_checkpoint.values.book import Book
-    from langgraph_jsonl_checkpoint.values.seal import Serde
+    from collections.abc import Mapping
 
+    import msgspec
+
+    from langgraph_jsonl_checkpoint.log import records
+    from langgraph_jsonl_checkpoint.values.thaw import Thawer
+
+_SIZE = 1024  # bytes of a message's text, about
 _SCALARS = frozenset({int, float, bool, type(None)})
 
 
-class Adopter:
-    """Finds the parts of values that one session's texts stand for, and remembers the items among them."""
+class Shadow(NamedTuple):
+    """The parts that a namespace's last checkpoint was written from: the next one is compared with them."""
 
-    def __init__(self, book: Book, serde: Serde, known: Known) -> None:
+    channels: Any = None
+    versions: Any = None
+    seen: Any = None
+
+
+NOTHING = Shadow()
+
+
+class Handed:
+    """A checkpoint that was handed out, until a run puts its state again.
+
+    What was written is read once more then, to be compared with: whoever had the values meanwhile may have changed
+    them.
+
+    Args:
+        record: The checkpoint.
+        values: What was made of it; the containers may become other ones.
+        thaw: Reads its session.
+    """
+
+    def __init__(self, record: records.Checkpoint, values: Mapping[str, Any], thaw: Thawer) -> None:
+        self._texts = record.channels, record.versions, record.seen
+        self._values = [dict(values[k]) for k in ("channel_values", "channel_versions", "versions_seen")]
+        self._thaw = thaw
+
+    def adopted(self, before: Shadow, known: Known) -> Shadow:
+        """The parts that the checkpoint was written from; `before` is what its session wrote last."""
+        adopter = _Adopter(self._thaw, known)
+        rows = zip(self._texts, self._values, before, strict=True)
+        try:
+            return Shadow(*(adopter.part(text, live, old) for text, live, old in rows))
+        except SessionError:
+            return NOTHING  # what cannot be read now is written anew; whoever reads it gets the error
+
+
+class _Adopter:
+    """Finds the parts of values that one session's texts stand for."""
+
+    def __init__(self, thaw: Thawer, known: Known) -> None:
+        self._thaw = thaw
+        self._book = thaw.book
         self._known = known
-        self._book = book
-        self._serde = serde
 
-    def part(self, text: bytes | msgspec.Raw, value: Any) -> Any:
-        """The part of a value that `text` was read as."""
-        return self._adopt(msgspec.json.decode(self._serde.open(bytes(text))), value)[0]
+    def part(self, text: bytes | msgspec.Raw, live: Any, before: Any) -> Any:
+        """The part of a live value that was read from `text`; `before` is one of the same place."""
+        return self._adopt(self._thaw.tree(text), live, before)[0]
 
-    def _adopt(self, tree: Any, value: Any) -> tuple[Any, Any]:
+    def _adopt(self, tree: Any, live: Any, before: Any = None) -> tuple[Any, Any]:
         if type(tree) is not dict:
-            return tree, copy_of(value)
+            return tree, copy_of(self._thaw.built(tree) if type(tree) is list else tree)
         if len(tree) == 1:
             tag, payload = next(iter(tree.items()))
             if tag == "$ref":
-                return self._item(payload, value)
+                return self._item(payload, live)
             if tag == "$list":
-                return self._list(payload, value)
+                return self._list(tree, live, before)
             if tag == "$map":
-                return self._map(payload, value)
+                return self._map(tree, live, before)
             if tag.startswith("$"):
                 # A tag that may hold references means nothing in another session: it is never kept.
-                return tree, copy_of(value) if type(payload) is str else NEVER
-        members = {k: self._adopt(t, value[k]) for k, t in tree.items()}
+                return tree, copy_of(self._thaw.built(tree)) if type(payload) is str else NEVER
+        return self._dict(tree, live, before)
+
+    def _dict(self, trees: dict[str, Any], live: Any, before: Any) -> tuple[Any, Any]:
+        olds = before.parts if type(before) is DictPart else {}
+        lives = live if type(live) is dict else {}
+        members = {k: self._adopt(t, lives.get(k), olds.get(k)) for k, t in trees.items()}
         parts, copies = ({k: m[i] for k, m in members.items()} for i in (0, 1))
         if all(map(is_plain, parts.values())):
-            return tree, copies
-        return DictPart(dict(value), parts, copies, large=False), copies
+            return trees, copies
+        return DictPart({k: lives.get(k) for k in trees}, parts, copies, large=False), copies
 
-    def _item(self, number: int, value: Any) -> tuple[Any, Any]:
-        kind, text = self._book.text(number)
-        item = Item(kind, None, copy_of(value), value)
-        item.number, item.session = number, self._book.token
-        self._known.add(item, len(text))
+    def _item(self, number: int, live: Any) -> tuple[Any, Any]:
+        item = self._new_item(self._book.text(number)[0], copy_of(self._thaw.number(number)), live, number)
         return item, item.copy
 
-    def _list(self, runs: list[ranges.Range], value: list[Any]) -> tuple[Any, Any]:
+    def _new_item(self, kind: str, copy: Any, live: Any, number: int) -> Item:
+        item = Item(kind, None, copy, live)
+        item.number, item.session = number, self._book.token
+        self._known.add(item, _SIZE)
+        return item
+
+    def _list(self, tree: dict[str, Any], live: Any, before: Any) -> tuple[Any, Any]:
+        runs: list[ranges.Range] = tree["$list"]
+        same = type(before) is ListPart and before.session is self._book.token and before.ranges == runs
+        if same and type(live) is list and len(live) == before.length:
+            part = before.rebound(live[:])
+            for item in part.parts:
+                if type(item) is Item:
+                    self._known.add(item, _SIZE)
+            return self._kept(part)
+        value = self._thaw.built(tree)
+        lives = live[:] if type(live) is list and len(live) == len(value) else value
         if set(map(type, value)) <= _SCALARS:
-            part = ListPart([part_of_scalar(v) for v in value], View(value[:], Scalars(value), []))
+            part = ListPart([part_of_scalar(v) for v in value], View(lives, Scalars(value), []))
         else:
-            numbers = (n for first, last in ranges.flat(runs, self._book.stem) for n in range(first, last + 1))
-            pairs = [
-                (part_of_scalar(v), copy_of(v)) if type(v) is str or type(v) in _SCALARS else self._item(n, v)
-                for n, v in zip(numbers, value, strict=True)
-            ]
-            copies = [p[1] for p in pairs]
-            view = View(value[:], [state_of(c) for c in copies], [extra_of(c) for c in copies])
-            part = ListPart([p[0] for p in pairs], view)
+            numbers = [n for first, last in ranges.flat(runs, self._book.stem) for n in range(first, last + 1)]
+            parts: list[Any] = []
+            copies = [copy_of(v) for v in value]
+            for number, each, copy, own in zip(numbers, value, copies, lives, strict=True):
+                if type(each) is str or type(each) in _SCALARS:
+                    parts.append(part_of_scalar(each))
+                    continue
+                parts.append(self._new_item("message" if type(copy) is tuple else "value", copy, own, number))
+            part = ListPart(parts, View(lives, [state_of(c) for c in copies], [extra_of(c) for c in copies]))
         part.runs, part.ranges, part.session = [], runs, self._book.token
-        if value:
-            self._known.add_container(value[0], part)
+        return self._kept(part)
+
+    def _kept(self, part: ListPart) -> tuple[Any, Any]:
+        if part.length:
+            self._known.add_container(part.objects[0], part)
         return part, part.copy
 
-    def _map(self, runs: list[ranges.Range], value: dict[str, Any]) -> tuple[Any, Any]:
+    def _map(self, tree: dict[str, Any], live: Any, before: Any) -> tuple[Any, Any]:
+        runs: list[ranges.Range] = tree["$map"]
         trees: dict[str, Any] = {}
         count = 0
         for first, last in ranges.flat(runs, self._book.stem):
             count += last - first + 1
             for number in range(first, last + 1):
-                key, *member = msgspec.json.decode(self._serde.open(bytes(self._book.text(number)[1])))
+                key, *member = self._thaw.tree(self._book.text(number)[1])
                 key = key if type(key) is str else types.untag_text(key)
-                trees[key] = member[0] if member else None
-        members = {k: self._adopt(trees[k], v) for k, v in value.items()}
+                if member:
+                    trees[key] = member[0]
+                else:
+                    trees.pop(key, None)
+        olds = before.parts if type(before) is DictPart else {}
+        lives = live if type(live) is dict else {}
+        members = {k: self._adopt(t, lives.get(k), olds.get(k)) for k, t in trees.items()}
         parts, copies = ({k: m[i] for k, m in members.items()} for i in (0, 1))
-        part = DictPart(dict(value), parts, copies, large=True)
+        part = DictPart({k: lives.get(k) for k in trees}, parts, copies, large=True)
         part.count, part.ranges, part.session = count, runs, self._book.token
         return part, part.copies
 

@@ -6,9 +6,8 @@ number yet before the text that refers to it, and changes nothing until the comm
 
 from __future__ import annotations
 
-import hashlib
 import weakref
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,29 +15,36 @@ import msgspec
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.values import ranges, types
 from langgraph_jsonl_checkpoint.values.adopt import refrozen
+from langgraph_jsonl_checkpoint.values.numbers import Numbers
 from langgraph_jsonl_checkpoint.values.parts import NEVER, DictPart, Item, ListPart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-_DIGEST = 16
+    from langgraph_jsonl_checkpoint.log.lines import Lines
+    from langgraph_jsonl_checkpoint.values.seal import Serde
 
 
 class Book:
     """What is numbered in one generation of a session.
 
+    Args:
+        lines: The log's lines.
+        numbers: Which of them hold messages and values.
+
     Attributes:
         token: Stands for this generation: a part's numbers count only here.
-        next: The next free number.
+        lines: The log's lines.
+        numbers: Which lines hold what is numbered.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lines: Lines, numbers: Numbers | None = None) -> None:
         self.token = object()
-        self.next = 0
-        self._firsts: list[int] = []  # of the records below, ascending
-        self._records: list[records.Message | records.Value] = []
-        self._digests: dict[bytes, int] = {}
-        self._digested = 0  # how many of the records have their digest there
+        self.numbers = numbers or Numbers()
+        self.lines = lines
+        self._values: tuple[int, list[msgspec.Raw]] = (-1, [])  # the last line of values that was read
+        self._hashes: dict[int, int] = {}
+        self._hashed = 0  # up to which seq the hashes are there
         self._stems: dict[int, ranges.Stem] = {}
         self._page: Page | None = None
         # One encoder for all pages: making one costs more than a small text. It must not keep the book alive: a
@@ -46,46 +52,70 @@ class Book:
         me = weakref.proxy(self)
         self._encode = msgspec.json.Encoder(enc_hook=lambda part: me.refer(part)).encode  # noqa: PLW0108
 
-    def add(self, record: records.Message | records.Value) -> None:
-        """Take in a record of the log.
+    @property
+    def next(self) -> int:
+        """The next free number."""
+        return self.numbers.next
 
-        Raises:
-            ValueError: Its number was given before.
-        """
-        if record.n < self.next:
-            raise ValueError(f"number {record.n} was given before")
-        self._firsts.append(record.n)
-        self._records.append(record)
-        self.next = record.n + (1 if isinstance(record, records.Message) else len(record.values))
-
-    def text(self, number: int) -> tuple[str, msgspec.Raw]:
+    def text(self, number: int) -> tuple[str, bytes | msgspec.Raw]:
         """The kind ("message" or "value") and the text of a number.
 
         Raises:
             LookupError: Nothing has this number.
         """
-        at = bisect_right(self._firsts, number) - 1
-        if at < 0:
-            raise LookupError(number)
-        record = self._records[at]
-        if isinstance(record, records.Message):
-            if record.n != number:
-                raise LookupError(number)
-            return "message", record.message
-        return "value", record.values[number - record.n]
+        for _, kind, text in self.run(number, number):
+            return kind, text
+        raise LookupError(number)
 
-    def find(self, digest: bytes) -> int | None:
-        """The number of a text, if it is written already."""
-        while self._digested < len(self._records):
-            record = self._records[self._digested]
-            if isinstance(record, records.Message):
-                kind, texts = "message", [record.message]
+    def run(self, first: int, last: int) -> Iterator[tuple[int, str, bytes | msgspec.Raw]]:
+        """(number, kind, text) of the numbers from `first` to `last`.
+
+        Raises:
+            LookupError: Nothing has one of them.
+        """
+        firsts, seqs, line = self.numbers.firsts, self.numbers.seqs, self.lines.text
+        at = bisect_right(firsts, first) - 1
+        number = first
+        while number <= last:
+            if not 0 <= at < len(firsts) or number < firsts[at]:
+                raise LookupError(number)
+            text = line(seqs[at])
+            if begin := _message_begin(text, seqs[at]):
+                if firsts[at] != number:
+                    raise LookupError(number)
+                yield number, "message", text[begin:-1]
+                number += 1
             else:
-                kind, texts = "value", record.values
-            for i, text in enumerate(texts):
-                self._digests.setdefault(_digest(kind, bytes(text)), record.n + i)
-            self._digested += 1
-        return self._digests.get(digest)
+                known, values = self._values
+                if known != seqs[at]:
+                    values = _values(text)
+                    self._values = seqs[at], values
+                for value in values[number - firsts[at] : last + 1 - firsts[at]]:
+                    yield number, "value", value
+                    number += 1
+            at += 1
+
+    def find(self, kind: str, text: bytes, serde: Serde | None) -> int | None:
+        """The number of a text, if it is written already."""
+        if self._hashed < self.lines.next:
+            self._hash_lines()
+        # A dict of the user's may have the text of a message.
+        number = self._hashes.get(hash((kind, text)))
+        if number is None:
+            return None
+        own, stored = self.text(number)
+        written = bytes(stored) if serde is None else serde.open(bytes(stored))
+        return number if (own, written) == (kind, text) else None  # two texts may have one hash
+
+    def _hash_lines(self) -> None:
+        seqs, at = self.numbers.seqs, bisect_left(self.numbers.seqs, self._hashed)
+        for seq, (kind, text) in enumerate(self.lines.since(self._hashed), self._hashed):
+            if at < len(seqs) and seqs[at] == seq:
+                texts = [text[_message_begin(text, seq) : -1]] if kind == "message" else _values(text)
+                for i, each in enumerate(texts, self.numbers.firsts[at]):
+                    self._hashes.setdefault(hash((kind, bytes(each))), i)
+                at += 1
+        self._hashed = self.lines.next
 
     def stem(self, number: int) -> ranges.Stem:
         """The runs of the container with that number, for one that begins with it."""
@@ -102,24 +132,17 @@ class Book:
         assert self._page is not None  # noqa: S101 - only a page encodes
         return self._page.refer(part)
 
-    def _take(
-        self,
-        written: list[records.Message | records.Value],
-        digests: dict[bytes, int],
-        stems: dict[int, ranges.Stem],
-    ) -> None:
+    def _take(self, numbers: dict[tuple[str, bytes], int], stems: dict[int, ranges.Stem], behind: int) -> None:
         self._page = None
-        complete = self._digested == len(self._records)
-        for record in written:
-            self.add(record)
-        self._digests.update(digests)
+        for key, number in numbers.items():
+            self._hashes.setdefault(hash(key), number)
         self._stems.update(stems)
-        if complete:
-            self._digested = len(self._records)
+        if self._hashed == self.lines.next:
+            self._hashed = behind  # all of the commit is in `numbers`
 
-    def page(self, seal: Callable[[bytes], bytes] | None) -> Page:
-        """A page for one commit; `seal` hides each text, if nothing may be readable on disk."""
-        self._page = Page(self, seal, self._encode)
+    def page(self, serde: Serde | None) -> Page:
+        """A page for one commit; `serde` seals each text, if nothing may be readable on disk."""
+        self._page = Page(self, serde, self._encode)
         return self._page
 
 
@@ -130,27 +153,32 @@ class Page:
         records: The `message` and `value` records to write before the record that needs them.
     """
 
-    def __init__(self, book: Book, seal: Callable[[bytes], bytes] | None, encode: Callable[[Any], bytes]) -> None:
+    def __init__(self, book: Book, serde: Serde | None, encode: Callable[[Any], bytes]) -> None:
         self.records: list[records.Message | records.Value] = []
         self._book = book
-        self._seal = seal
+        self._serde = serde
+        self._seal = serde.seal if serde is not None and serde.seals else None
         self._next = book.next
-        self._digests: dict[bytes, int] = {}
+        self._numbers: dict[tuple[str, bytes], int] = {}
         self._stems: dict[int, ranges.Stem] = {}
         self._made: list[Item | ListPart | DictPart] = []
         self._encode = encode
 
     def text(self, part: Any) -> msgspec.Raw:
         """A part as the text of a record's field."""
+        if type(part) is msgspec.Raw and self._seal is None:
+            return part
         plain = self._plain(part)
         return msgspec.Raw(self._seal(plain) if self._seal else plain)
 
-    def keep(self) -> None:
-        """The commit is on disk: the numbers count."""
-        self._book._take(self.records, self._digests, self._stems)  # noqa: SLF001 - a page is a part of its book
+    def keep(self, behind: int) -> None:
+        """The commit is on disk and ends before record `behind`: its numbers count."""
+        self._book._take(self._numbers, self._stems, behind)  # noqa: SLF001 - a page is a part of its book
         for part in self._made:
             if not isinstance(part, Item):
                 part.before = None
+            elif part.copy is not NEVER:
+                part.tree = None  # its text is in the log; of its containers one copy is enough
 
     def drop(self) -> None:
         """The commit failed: what it numbered has no number."""
@@ -178,13 +206,12 @@ class Page:
     def _number(self, item: Item) -> int:
         if item.session is not self._book.token or item.number is None:
             text = self._plain(refrozen(item) if item.tree is None else item.tree)
-            digest = _digest(item.kind, text)
-            number = self._digests.get(digest)
+            key = item.kind, text
+            number = self._numbers.get(key)
             if number is None:
-                number = self._book.find(digest)
+                number = self._book.find(*key, self._serde)
             if number is None:
-                number = self._write(item.kind, [text])
-                self._digests[digest] = number
+                number = self._numbers[key] = self._write(item.kind, [text])
             item.number, item.session = number, self._book.token
             self._made.append(item)
         return item.number
@@ -286,9 +313,18 @@ def _append(found: list[Any], each: Any) -> None:
         ranges.add(found, each[0], each[1])
 
 
-def _digest(kind: str, text: bytes) -> bytes:
-    # A dict of the user's may have the text of a message.
-    return hashlib.blake2b(text, digest_size=_DIGEST, person=kind.encode()).digest()
+def _message_begin(text: bytes, seq: int) -> int:
+    """Where in a `message` record's line the message begins; 0 in another's."""
+    at = 7 + len(str(seq))
+    if not text.startswith(b',"type":"message","ts":"', at):
+        return 0
+    return text.index(b',"message":', at) + 11
+
+
+def _values(text: bytes) -> list[msgspec.Raw]:
+    record = records.parse("value", text)
+    assert isinstance(record, records.Value)  # noqa: S101 - for the type checker: the kind says so
+    return record.values
 
 
 def _without_surrogates(part: Any) -> Any:

@@ -6,9 +6,9 @@ to anyone who could change it.
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from langchain_core.messages import BaseMessage
 
 from langgraph_jsonl_checkpoint.values import messages, types
@@ -33,15 +33,18 @@ from langgraph_jsonl_checkpoint.values.parts import (
 from langgraph_jsonl_checkpoint.values.runs import runs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from langgraph_jsonl_checkpoint.values.known import Known
 
 LARGE = 256  # bytes of JSON text from which a value is written once and referred to
 LARGE_FIELD = 1024  # the same for a record's own fields, which should stay readable where they are
 _WORTH_FINDING = 48  # bytes from which an element of a list gets a number that its equals can share
+_FEW = 64  # members of a dict up to which it may be small
 _INT64 = 1 << 63
-_TEXT = {str}
+_TEXT = frozenset({str})
+_PLAIN = frozenset({str, int, bool, type(None)})
+_encode = msgspec.json.Encoder().encode
 
 
 class _MemoryFoundError(Exception):
@@ -87,6 +90,15 @@ class Freezer:
             return self._message(value)
         return self._tagged(value)
 
+    def fields(self, value: Mapping[str, Any], before: Any) -> Any:
+        """The part of a record's fields. Names are strings, whatever subclass of them a graph was built with."""
+        value = dict(value)  # one look
+        if (small := _small(value, LARGE_FIELD)) is not None:
+            return small[0]
+        if not _TEXT.issuperset(map(type, value)):
+            value = {str.__str__(name): field for name, field in value.items()}
+        return self._dict(value, before, LARGE_FIELD)[0]
+
     def _text(self, value: str) -> tuple[Any, Any, int]:
         size = len(value) + 2
         if size < LARGE:
@@ -119,12 +131,15 @@ class Freezer:
         size = 40
         for source in (fields, extra):
             for name, field in source.items():
-                part, source[name], n = self._plain(field)
+                if field is None or type(field) is str:
+                    part, n = field, 4 if field is None else len(field)
+                else:
+                    part, source[name], n = self._plain(field)
                 if name in stored:
                     tree[name] = part
                     size += n
         copies = cls, fields, None if value.__pydantic_extra__ is None else extra or EMPTY[dict]
-        return Item("message", tree, copies, value), size
+        return Item("message", tree, copies, value, whole=True), size
 
     def _like(
         self, value: BaseMessage, cls: type[BaseMessage], fields: dict[str, Any], extra: dict[str, Any]
@@ -134,7 +149,7 @@ class Freezer:
         LangGraph gives a message its id in place, after the writes that hold it.
         """
         old = self._known.last(value)
-        if old is None or old.kind != "message" or old.copy is NEVER or old.tree is None or "like" in old.tree:
+        if old is None or not old.whole:
             return None
         known = old.copy[1]
         changed = [name for name in fields if name not in known or known[name] != fields[name]]
@@ -163,6 +178,8 @@ class Freezer:
                 rows = [self._plain(v) for v in value[:]]
                 return [r[0] for r in rows], [r[1] for r in rows], sum(r[2] for r in rows) + len(rows)
             value = dict(value)
+            if (small := _small(value, LARGE_FIELD)) is not None:
+                return *small, len(small[0])
             if set(map(type, value)) == _TEXT and not _looks_like_a_tag(value):
                 items = {k: self._plain(v) for k, v in value.items()}
                 size = sum(r[2] + len(k) + 4 for k, r in items.items())
@@ -175,8 +192,9 @@ class Freezer:
             return {}, {}, 2
         if set(map(type, value)) != _TEXT or _looks_like_a_tag(value):
             return self._tag("$dict", [[k, v] for k, v in value.items()])
-        if (size := _texts(value)) < large:
-            return value, value, size
+        if (small := _small(value, large)) is not None:
+            text, copy = small
+            return before if text == before else text, copy, len(text)
         # What was written for this very dict, if anything: of an identity that was given away, the keys differ.
         found = self._known.find_container(live)
         if type(found) is not DictPart or found.parts.keys() != value.keys():
@@ -326,11 +344,52 @@ def _scalars(value: list[Any]) -> tuple[Any, Any, int] | None:
     return made, made.states, REFERENCE
 
 
-def _texts(value: dict[str, Any]) -> int:
-    """The size of a dict of small strings, such as versions, which needs no look at each; else more than any."""
-    if set(map(type, value.values())) != _TEXT or max(map(len, value.values())) >= LARGE - 2:
-        return sys.maxsize
-    return 2 + sum(map(len, value)) + sum(map(len, value.values())) + 6 * len(value)
+def _small(value: dict[Any, Any], large: int) -> tuple[msgspec.Raw, dict[str, Any]] | None:
+    """The text and the copy of a small dict of what JSON has, or of dicts of that: versions, metadata, arguments.
+
+    It needs no Python step for each member. None if it is another dict: that is looked at member by member.
+    """
+    if len(value) > _FEW:
+        return None
+    keys, leaves = [*value], [*value.values()]
+    kinds = {*map(type, leaves)}
+    if dict in kinds:
+        inner = {key: dict(member) for key, member in value.items() if type(member) is dict}  # one look here, too
+        value = {**value, **inner}
+        leaves = [leaf for leaf in leaves if type(leaf) is not dict]
+        for member in inner.values():
+            keys += member
+            leaves += member.values()
+        kinds = {*map(type, leaves)}
+    if not (kinds <= _PLAIN and {*map(type, keys)} <= _TEXT and _are_small(leaves, kinds)):
+        return None
+    try:
+        text = _encode(value)
+    except UnicodeEncodeError:
+        return None
+    if len(text) >= large or b'{"$' in text:
+        return None
+    differ = not kinds <= _TEXT and (0 in leaves or 1 in leaves)
+    return msgspec.Raw(text), _copy_of_plain(value) if differ else value
+
+
+def _are_small(leaves: list[Any], kinds: set[type]) -> bool:
+    """Whether each string and each number stays where it stands."""
+    if str in kinds and max([len(leaf) for leaf in leaves if type(leaf) is str]) >= LARGE - 2:
+        return False
+    ints = [leaf for leaf in leaves if type(leaf) is int] if int in kinds else [0]
+    return min(ints) >= -_INT64 and max(ints) < _INT64
+
+
+def _copy_of_plain(value: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: _copy_of_plain(member)
+        if type(member) is dict
+        else copy_of_number(member)
+        if member in (0, 1)
+        else member
+        for key, member in value.items()
+    }
 
 
 def _looks_like_a_tag(value: dict[str, Any]) -> bool:

@@ -2,7 +2,7 @@
 
 A frozen value is a *part*, which shares the leaves (strings, numbers) of the live value and none of its containers:
 
-- a scalar, or a plain JSON tree, for what is small;
+- a scalar, a plain JSON tree, or the text of one, for what is small;
 - an `Item` for a message or a large value, which will be written once and has a number from then on;
 - a `ListPart` or `DictPart` for a container of such, which knows what it has in common with the part that was written
   for the same place before.
@@ -19,6 +19,8 @@ from __future__ import annotations
 from array import array
 from operator import attrgetter, is_
 from typing import Any, NamedTuple
+
+from msgspec import Raw
 
 from langgraph_jsonl_checkpoint.values import messages
 
@@ -88,21 +90,29 @@ class Item:
     Attributes:
         object: The live object that it was made of, or that was read from it. Kept, so that its identity is its own.
         kind: "message" or "value": the record type.
-        tree: What is written: a part. None if the item was read from the log; `copy` tells it then.
+        tree: What is written: a part. None once it is written, or if it was read from the log; `copy` tells it then.
+        whole: Whether it is a message that was written with all its fields, so that another can be like it.
         copy: The value to compare with.
         number: Its number in the session, once it is written; None before.
         session: The token of the session generation that the number belongs to.
     """
 
-    __slots__ = ("copy", "kind", "number", "object", "session", "tree")
+    __slots__ = ("copy", "kind", "number", "object", "session", "tree", "whole")
 
-    def __init__(self, kind: str, tree: Any, copy: Any, value: Any) -> None:
+    def __init__(self, kind: str, tree: Any, copy: Any, value: Any, *, whole: bool = False) -> None:
         self.object = value
         self.kind = kind
         self.tree = tree
         self.copy = copy
+        self.whole = whole
         self.number: int | None = None
         self.session: object = None
+
+    def of(self, value: Any) -> Item:
+        """The item of another object that was read as what this one was written as."""
+        made = Item(self.kind, self.tree, self.copy, value, whole=self.whole)
+        made.number, made.session = self.number, self.session
+        return made
 
 
 class View(NamedTuple):
@@ -171,6 +181,14 @@ class ListPart:
         made.before, made.runs = self, [(0, self.length), (-1, len(parts))]
         made.ranges, made.session = None, None
         made._may_grow = [True]  # noqa: SLF001 - one of its own class
+        return made
+
+    def rebound(self, value: list[Any]) -> ListPart:
+        """The part of another list that was read as what this one was written as."""
+        n = self.length
+        parts = [p.of(v) if type(p) is Item else p for p, v in zip(self.parts[:n], value, strict=True)]
+        made = ListPart(parts, View(value, self.states[:n], self.extras[:n]))
+        made.runs, made.ranges, made.session = [], self.ranges, self.session
         return made
 
 
@@ -248,6 +266,8 @@ def size_of(part: Any) -> int:
     kind = type(part)
     if kind is str:
         return len(part) + 2
+    if kind is Raw:
+        return len(part)
     if kind is DictPart:
         return REFERENCE if part.large else 2 + sum(size_of(p) + len(k) + 4 for k, p in part.parts.items())
     if kind is dict:

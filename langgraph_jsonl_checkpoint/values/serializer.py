@@ -8,9 +8,12 @@ import msgspec
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_jsonl_checkpoint.log import records
+from langgraph_jsonl_checkpoint.log.journal import Line
+from langgraph_jsonl_checkpoint.log.lines import Lines
 from langgraph_jsonl_checkpoint.values.book import Book
 from langgraph_jsonl_checkpoint.values.freeze import Freezer
 from langgraph_jsonl_checkpoint.values.known import Known
+from langgraph_jsonl_checkpoint.values.numbers import Numbers
 from langgraph_jsonl_checkpoint.values.seal import Serde
 from langgraph_jsonl_checkpoint.values.thaw import Thawer
 
@@ -46,7 +49,7 @@ class TypedSerializer(JsonPlusSerializer):
         part = Freezer(Known(), leaf).freeze(obj)[0]
         if kind:
             return kind, data
-        page = Book().page(None)
+        page = Book(Lines("")).page(None)
         value = page.text(part)
         messages = [r for r in page.records if isinstance(r, records.Message)]
         values = [r for r in page.records if isinstance(r, records.Value)]
@@ -57,8 +60,10 @@ class TypedSerializer(JsonPlusSerializer):
         if data[0] != _KIND:
             return super().loads_typed(data)
         stored = msgspec.json.decode(data[1], type=_Stored)
-        book = Book()
         items: list[records.Message | records.Value] = [*stored.messages, *stored.values]
-        for record in sorted(items, key=lambda r: r.n):
-            book.add(record)
-        return Thawer(book, Serde(self, "", seals=False)).value(stored.value)
+        lines, numbers = Lines(""), Numbers()
+        for seq, record in enumerate(sorted(items, key=lambda r: r.n)):
+            kind, text = records.type_of(record), records.line(seq, "", record)
+            lines.add([Line(kind, text)], [])
+            numbers.apply(kind, text, seq)
+        return Thawer(Book(lines, numbers), Serde(self, "", seals=False)).value(stored.value)

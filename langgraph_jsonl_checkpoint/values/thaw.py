@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from langgraph_jsonl_checkpoint.errors import SessionError
 from langgraph_jsonl_checkpoint.values import messages, ranges
 from langgraph_jsonl_checkpoint.values.types import UNTAG
 
@@ -29,11 +30,15 @@ class Thawer:
     Args:
         book: The session's numbers.
         serde: The saver's serde for the thread.
+
+    Attributes:
+        book: The session's numbers.
     """
 
     def __init__(self, book: Book, serde: Serde) -> None:
-        self._book = book
+        self.book = book
         self._serde = serde
+        self._seals = serde.seals
 
     def value(self, text: bytes | msgspec.Raw) -> Any:
         """The value of a record's field.
@@ -57,8 +62,8 @@ class Thawer:
 
     def _checked(self, read: Callable[[Any, int], Any], what: Any) -> Any:
         try:
-            return read(what, self._book.next)
-        except BadTextError:
+            return read(what, self.book.next)
+        except (BadTextError, SessionError):
             raise
         except RecursionError:
             raise BadTextError("a value is nested too deeply") from None
@@ -67,7 +72,7 @@ class Thawer:
 
     def flat(self, runs: list[ranges.Range]) -> Iterator[tuple[int, int]]:
         """Runs of numbers without the lists that they begin with."""
-        return ranges.flat(runs, self._book.stem)
+        return ranges.flat(runs, self.book.stem)
 
     def numbers(self, text: bytes | msgspec.Raw) -> set[int]:
         """All numbers that a text needs, directly and through others."""
@@ -76,7 +81,7 @@ class Thawer:
         while texts:
             for number in self._mentioned(_decode(self._serde.open(texts.pop()))) - found:
                 found.add(number)
-                texts.append(bytes(self._book.text(number)[1]))
+                texts.append(bytes(self.book.text(number)[1]))
         return found
 
     def _mentioned(self, tree: Any) -> set[int]:
@@ -87,7 +92,7 @@ class Thawer:
         runs = tree.get("$list") or tree.get("$map")
         if len(tree) == 1 and runs:
             stems = {r for r in runs if type(r) is int}
-            return stems | set(self._numbers(runs, self._book.next))
+            return stems | set(self._numbers(runs, self.book.next))
         if tree.keys() == {"$ref"}:
             return {tree["$ref"]}
         return set().union(*map(self._mentioned, tree.values()))
@@ -100,17 +105,22 @@ class Thawer:
     def _number(self, number: int, below: int) -> Any:
         if not 0 <= number < below:
             raise BadTextError(f"a reference to number {number} stands before that number")
-        kind, text = self._book.text(number)
+        return self._made(number, *self.book.text(number))
+
+    def _made(self, number: int, kind: str, text: bytes | msgspec.Raw) -> Any:
         if kind == "value":
             return self._value(text, number)
-        plain = self._serde.open(bytes(text))
+        plain = bytes(text)
+        if self._seals or b"$" in plain:  # one byte is found much faster than a tag
+            plain = self._serde.open(plain)
         tree = _decode(plain)
-        if len(tree) == 1 and next(iter(tree)).startswith("$"):
-            return self._build(tree, number)
-        fields = {k: self._build(t, number) for k, t in tree.items()} if _TAG in plain else tree
-        if "like" in fields:
-            return messages.alike(fields.pop("like"), fields)
-        return messages.build(fields.pop("class"), fields)
+        if b"$" in plain and _TAG in plain:
+            if len(tree) == 1 and next(iter(tree)).startswith("$"):
+                return self._build(tree, number)
+            tree = {k: self._build(t, number) for k, t in tree.items()}
+            if "like" in tree:
+                return messages.alike(tree.pop("like"), tree)
+        return messages.build(tree.pop("class"), tree)
 
     def _build(self, tree: Any, below: int) -> Any:
         if type(tree) is list:
@@ -127,7 +137,7 @@ class Thawer:
         if tag == "$ref":
             return self._number(payload, below)
         if tag == "$list":
-            return [self._number(n, below) for n in self._numbers(payload, below)]
+            return [self._made(*each) for run in self._runs(payload, below) for each in self.book.run(*run)]
         if tag == "$map":
             return self._map(payload, below)
         if tag == "$serde":
@@ -137,19 +147,20 @@ class Thawer:
             raise BadTextError(f"this version does not know the tag {tag!r}")
         return rule(self._build(payload, below))
 
-    def _numbers(self, runs: list[ranges.Range], below: int) -> list[int]:
-        found: list[int] = []
-        for first, last in ranges.flat(runs, self._book.stem):
+    def _runs(self, runs: list[ranges.Range], below: int) -> Iterator[tuple[int, int]]:
+        for first, last in ranges.flat(runs, self.book.stem):
             if not 0 <= first <= last < below:
                 raise BadTextError(f"a list refers to numbers {first} to {last}, which stand before them")
-            found += range(first, last + 1)
-        return found
+            yield first, last
+
+    def _numbers(self, runs: list[ranges.Range], below: int) -> list[int]:
+        return [number for first, last in self._runs(runs, below) for number in range(first, last + 1)]
 
     def _map(self, runs: list[ranges.Range], below: int) -> dict[str, Any]:
         # The last entry of a key tells its value, the first its place; outdated values are not built.
         entries: dict[str, tuple[Any, int]] = {}
         for number in self._numbers(runs, below):
-            kind, text = self._book.text(number)
+            kind, text = self.book.text(number)
             if kind != "value":
                 raise BadTextError(f"number {number} is an entry of a dict and holds a message")
             key, *member = _decode(self._serde.open(bytes(text)))

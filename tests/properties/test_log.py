@@ -167,14 +167,12 @@ def test_commits_are_followed_from_any_position(groups: list[list[bytes]], data:
         positions.append(position)
         assert position.offset == len(made)
     start = data.draw(st.integers(0, len(groups)), label="start")
-    found, position, problem = journal.follow(made[positions[start].offset :], positions[start])
-    assert (position, problem) == (positions[-1], None)
-    assert [len(commit) for commit in found] == [len(group) for group in groups[start:]]
-    assert [line.kind for commit in found for line in commit] == ["t"] * sum(map(len, groups[start:]))
-    for commit, text in zip(found, texts[start:], strict=True):
-        assert [line.text.partition(b',"chain"')[0].rstrip(b"}") for line in commit] == [t.rstrip(b"}") for t in text]
+    found = journal.follow(made[positions[start].offset :], positions[start])
+    assert (found.position, found.problem) == (positions[-1], None)
+    assert found.frames == [(position.seq, position.offset) for position in positions[start:-1]]
+    assert found.lines == [journal.Line("t", text) for group in texts[start:] for text in group]
     wrong = data.draw(st.integers(0, len(groups)), label="wrong position")
     if positions[wrong].chain != positions[start].chain and start < len(groups):
-        _, _, problem = journal.follow(made[positions[start].offset :], positions[wrong])
+        problem = journal.follow(made[positions[start].offset :], positions[wrong]).problem
         assert problem is not None
         assert not problem.torn

@@ -18,6 +18,9 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.types import Command, Overwrite, Send
 
+from langgraph_jsonl_checkpoint.values import book
+
+from .test_encryption import encrypted
 from .thread import Thread
 
 if TYPE_CHECKING:
@@ -234,3 +237,17 @@ def test_time_travel_shares_with_both_branches(thread: Thread) -> None:
     assert thread.values(config)["messages"] == fork
     assert thread.read(config).parent_config == old
     assert thread.values(thread.configs[9])["messages"] == [message(i) for i in range(10)]
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_texts_with_one_hash_are_not_one_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sealed: bool) -> None:
+    """A hash only says where to look: equal texts have one number, others have not, whatever their hashes are."""
+    monkeypatch.setattr(book, "hash", lambda _: 7, raising=False)
+    states = [{"messages": [message(n) for n in range(k)], "text": f"{k % 3}" * 500} for k in range(1, 9)]
+    with Thread(tmp_path, serde=encrypted() if sealed else None) as thread:
+        for state in states:
+            thread.step(copy.deepcopy(state))
+        assert [thread.values(c) for c in thread.configs] == states
+        thread.reopen()
+        thread.step(copy.deepcopy(states[0]))
+        assert [thread.values(c) for c in thread.configs] == [*states, states[0]]

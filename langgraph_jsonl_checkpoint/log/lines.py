@@ -1,0 +1,142 @@
+"""A log's lines by seq: those of packed frames are read when somebody asks for them, those behind stay in memory."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from typing import TYPE_CHECKING, NamedTuple
+
+from langgraph_jsonl_checkpoint.errors import CorruptSessionError
+from langgraph_jsonl_checkpoint.log import frames, journal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from langgraph_jsonl_checkpoint.log.local import LogFile
+
+
+class Packed(NamedTuple):
+    """A packed frame.
+
+    Attributes:
+        offset: Its byte offset.
+        end: The offset behind it.
+        seq: The seq of its first record.
+        chain: Digest of the commit before it, in hexadecimal.
+    """
+
+    offset: int
+    end: int
+    seq: int
+    chain: str
+
+
+class Lines:
+    """The lines.
+
+    Args:
+        path: The log's path, for errors.
+        file: The log, if there are packed frames.
+        header: The line of its header, if there are packed frames.
+        packed: Its packed frames, which begin with seq 1 and lie behind each other.
+        seq: The seq behind them.
+
+    Attributes:
+        next: The seq of the next record.
+        held: How many bytes of lines are in memory.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        file: LogFile | None = None,
+        header: bytes = b"",
+        packed: Sequence[Packed] = (),
+        seq: int = 0,
+    ) -> None:
+        self._path = path
+        self._file = file
+        self._header = header
+        self._packed = packed
+        self._firsts = [frame.seq for frame in packed]
+        self._loaded: dict[int, list[bytes]] = {}
+        self._last: tuple[int, list[bytes]] = (0, [])  # the packed frame that was read last
+        self._behind = seq
+        self._tail: list[bytes] = []
+        self._kinds: list[str] = []
+        self._frame_seqs, self._frame_offsets = array("Q"), array("Q")
+        self.next = seq
+        self.held = 0
+
+    def add(self, lines: Sequence[journal.Line], begins: Sequence[tuple[int, int]]) -> None:
+        """Take in what stands behind: lines, and (seq of the first record, offset) of their frames."""
+        for kind, text in lines:
+            self._kinds.append(kind)
+            self._tail.append(text)
+            self.held += len(text)
+        for seq, offset in begins:
+            self._frame_seqs.append(seq)
+            self._frame_offsets.append(offset)
+        self.next += len(lines)
+
+    def text(self, seq: int) -> bytes:
+        """A record's line, without the chain field.
+
+        Raises:
+            CorruptSessionError: Its frame is damaged.
+        """
+        if seq >= self._behind:
+            return self._tail[seq - self._behind]
+        first, lines = self._last
+        if not 0 <= seq - first < len(lines):
+            at = bisect_right(self._firsts, seq) - 1
+            if at < 0:
+                return self._header
+            first, lines = self._last = self._firsts[at], self._loaded.get(at) or self._load(at)
+        return journal.unchained(lines[seq - first])
+
+    def line(self, seq: int) -> journal.Line:
+        """A record's type and line. Raises what `text` raises."""
+        if seq >= self._behind:
+            return journal.Line(self._kinds[seq - self._behind], self._tail[seq - self._behind])
+        return journal.line_of(self.text(seq))
+
+    def since(self, seq: int) -> Iterator[journal.Line]:
+        """The lines from a seq on, in order; those of packed frames do not stay in memory."""
+        if self._header and not seq:
+            yield journal.line_of(self._header)
+        for at, first in enumerate(self._firsts):
+            if seq < self._seq_behind(at):
+                lines = self._loaded.get(at) or self._read(at)
+                yield from map(journal.line_of, lines[max(seq - first, 0) :])
+        begin = max(seq - self._behind, 0)
+        yield from map(journal.Line, self._kinds[begin:], self._tail[begin:])
+
+    def offset(self, seq: int) -> int:
+        """The byte offset of the frame that holds a record."""
+        if seq >= self._behind and self._frame_seqs:
+            return self._frame_offsets[max(bisect_right(self._frame_seqs, seq) - 1, 0)]
+        at = bisect_right(self._firsts, seq) - 1
+        return self._packed[at].offset if at >= 0 else 0
+
+    def corrupt(self, seq: int, reason: str) -> CorruptSessionError:
+        """The error about a record."""
+        return CorruptSessionError(self._path, self.offset(seq), seq, reason)
+
+    def _load(self, at: int) -> list[bytes]:
+        lines = self._loaded[at] = self._read(at)
+        self.held += sum(map(len, lines))
+        return lines
+
+    def _read(self, at: int) -> list[bytes]:
+        """A packed frame's lines as they stand there."""
+        frame = self._packed[at]
+        try:
+            data = b"" if self._file is None else self._file.read(frame.offset, frame.end)
+            text, _ = frames.read(memoryview(data), 0)
+            return journal.split(text, frame.seq, self._seq_behind(at), bytes.fromhex(frame.chain))
+        except (frames.BadFrameError, journal.OutOfSequenceError) as error:
+            raise CorruptSessionError(self._path, frame.offset, frame.seq, str(error)) from None
+
+    def _seq_behind(self, at: int) -> int:
+        return self._firsts[at + 1] if at + 1 < len(self._firsts) else self._behind
