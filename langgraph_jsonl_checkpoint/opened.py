@@ -45,7 +45,6 @@ class OpenedLog:
 
     Attributes:
         lock: The lock.
-        used: When it was last asked for, as a count.
         known: What was frozen lately.
         shadows: By namespace, what the last checkpoint was written from.
         handed: By namespace, the checkpoint that was read since: the run that begins there puts its state again, and
@@ -67,7 +66,6 @@ class OpenedLog:
         self.identity = identity
         self.writer = writer
         self.lock = threading.RLock()
-        self.used = 0
         self.known = Known()
         self.shadows: dict[str, Shadow] = {}
         self.handed: dict[str, Handed] = {}

@@ -129,8 +129,7 @@ class Session(OpenedLog):
             return True
         page, lines, frame, after = commit
         try:
-            local.create(self.identity.path, first + frame, sync=sync is not None)
-            self._file = local.LogFile(self.identity.path)
+            self._file = local.create(self.identity.path, first + frame, sync=sync is not None)
         except (FileExistsError, FileNotFoundError):
             # Another writer was faster; or another process deleted the thread, and its directory under our hands.
             page.drop()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import itertools
 import logging
 import os
 import sys
 import threading
 import weakref
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,6 +21,7 @@ from langgraph_jsonl_checkpoint.identity import Identity
 from langgraph_jsonl_checkpoint.log import frames, local, names, records
 from langgraph_jsonl_checkpoint.log.writers import Writer
 from langgraph_jsonl_checkpoint.session import Session
+from langgraph_jsonl_checkpoint.skipping import SkipIndex
 from langgraph_jsonl_checkpoint.values.types import tag_text, untag_text
 
 if TYPE_CHECKING:
@@ -42,12 +45,14 @@ class Sessions:
     Attributes:
         writer: The writer.
         running: (thread, task, tool_call_id) of the tool calls that run in this process.
+        skips: Which logs a filtered list may pass over.
     """
 
     def __init__(self, root: str, workspace: str, max_open: int, writer: Writer | None = None) -> None:
         self.root = root
         self.workspace = workspace
         self._max_open = max_open
+        self._folder = local.workspace_path(root, workspace)
         self._start(writer or Writer(root, workspace))
         self._closed = False
         _all.add(self)
@@ -56,17 +61,17 @@ class Sessions:
         self.writer = writer
         _mine.add(writer.id)
         self._lock = threading.Lock()
-        self._open: dict[str, Session] = {}
-        self._clock = itertools.count()
+        self._open: OrderedDict[str, Session] = OrderedDict()  # the least recently used first
         self._versions = itertools.count()
         self._deleted: dict[str, tuple[str, frozenset[str]]] = {}
         self.running: set[tuple[str, str, str]] = set()
+        self.skips = SkipIndex()
         self._end = weakref.finalize(self, _abandon, self.writer)
         self._end.atexit = False
 
     def path(self, thread_id: str) -> str:
         """The thread's log file."""
-        return local.log_path(self.root, self.workspace, thread_id)
+        return local.log_path(self._folder, thread_id)
 
     def identity(self, thread_id: str) -> Identity:
         """The identity of a thread's session, with this saver as its writer."""
@@ -78,13 +83,17 @@ class Sessions:
 
     def peek(self, thread_id: str) -> Session:
         """The session object of a thread, without lock or disk: for its `known` and `shadows` only."""
-        if self._closed:
-            raise ClosedSaverError("the saver is closed; make a new JsonlSaver on the same directory")
+        self._check_open()
         session = self._open.get(thread_id)
         if session is None:
             session = self._open.setdefault(thread_id, Session(self.identity(thread_id), self.writer))
-        session.used = next(self._clock)
+        with contextlib.suppress(KeyError):  # evicted by another thread a moment ago; `use` looks again
+            self._open.move_to_end(thread_id)
         return session
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedSaverError("the saver is closed; make a new JsonlSaver on the same directory")
 
     def use(self, thread_id: str) -> _InUse:
         """The session of a thread, locked, for a `with`."""
@@ -106,7 +115,22 @@ class Sessions:
             self._note(thread_id, session)
         finally:
             session.lock.release()
-        self._evict()
+        if self._is_over():
+            self._evict()
+
+    @contextlib.contextmanager
+    def glance(self, thread_id: str) -> Iterator[Session]:
+        """The session of a thread, to be read once: one that is not open is closed again, and drives out no other."""
+        if thread_id in self._open:
+            with self.use(thread_id) as session:
+                yield session
+            return
+        self._check_open()
+        session = Session(self.identity(thread_id), self.writer)
+        try:
+            yield session
+        finally:
+            session.forget()
 
     def _note(self, thread_id: str, session: Session) -> None:
         if session.is_left:
@@ -120,16 +144,24 @@ class Sessions:
             return any(call in sessions.running for sessions in _all if sessions.writer.id == writer)
         return self.writer.is_alive(writer)
 
+    def logs(self) -> list[local.Found]:
+        """Every log, the last changed first."""
+        self._check_open()
+        return local.logs(self._folder)
+
+    def thread_id(self, found: local.Found) -> str | None:
+        """The thread of a log; None if it is no thread's."""
+        thread_id = names.unescape(found.name)
+        if thread_id is None:  # too long for a file name: the header knows
+            head = header_of(os.path.join(self._folder, found.name, local.LOG))
+            return None if head is None else untag_text(head.thread_id)
+        return thread_id
+
     def thread_ids(self) -> Iterator[tuple[float, str]]:
         """(time of last change, thread id) of every thread that has a log, the last changed first."""
-        for changed, path in local.logs(self.root, self.workspace):
-            name = os.path.basename(os.path.dirname(path))
-            thread_id = names.unescape(name)
-            if thread_id is None:  # too long for a file name: the header knows
-                head = header_of(path)
-                thread_id = None if head is None else untag_text(head.thread_id)
-            if thread_id is not None:
-                yield changed, thread_id
+        for found in self.logs():
+            if (thread_id := self.thread_id(found)) is not None:
+                yield found.changed, thread_id
 
     def begin_as_child(self, session: Session, parent: str) -> None:
         """Say in the header of a session that is not there yet which thread's agent started it."""
@@ -177,20 +209,28 @@ class Sessions:
         self.writer.left.clear()
         self.writer.end()
 
+    def _is_over(self) -> bool:
+        return len(self._open) > self._max_open
+
     def _evict(self) -> None:
-        if len(self._open) <= self._max_open:
-            return
         with self._lock:
-            for thread_id in sorted(self._open, key=lambda t: self._open[t].used):
-                if len(self._open) <= self._max_open:
+            for _ in range(len(self._open)):
+                if not self._is_over():
                     return
-                session = self._open[thread_id]
-                if session.lock.acquire(blocking=False):  # one in use is no candidate
+                try:
+                    thread_id, session = next(iter(self._open.items()))
+                except (StopIteration, RuntimeError):
+                    continue  # other threads insert and move without this lock
+                if session.lock.acquire(blocking=False):
                     try:
-                        self._open.pop(thread_id, None)
-                        session.forget()
+                        if self._open.get(thread_id) is session:  # and nobody else removes it: we have its lock
+                            del self._open[thread_id]
+                            session.forget()
                     finally:
                         session.lock.release()
+                else:
+                    with contextlib.suppress(KeyError):
+                        self._open.move_to_end(thread_id)  # one in use is no candidate
 
     def after_fork(self) -> None:
         """In a forked child: start anew.

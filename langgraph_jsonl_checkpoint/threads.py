@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import logging
+import time
 import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -63,10 +65,12 @@ def list_all(
         push(thread_id, rows)
         return found
 
-    for changed, thread_id in sessions.thread_ids():
-        while heap and _made_at(heap[0][0].id) > changed + _COARSE:
+    may_match = sessions.skips.sieve(wanted or {})
+    for log in sessions.logs():
+        while heap and _made_at(heap[0][0].id) > log.changed + _COARSE:
             yield pop()
-        push(thread_id, _rows(sessions, serde, thread_id, before, wanted))
+        if may_match(log) and (thread_id := sessions.thread_id(log)) is not None:
+            push(thread_id, _rows(sessions, serde, thread_id, log, before, wanted))
     while heap:
         yield pop()
 
@@ -121,7 +125,7 @@ def copy(sessions: Sessions, serde: Callable[[str], Serde], source: str, target:
         owner, heir = serde(source), serde(target)
         texts = [msgspec.json.encode(heir.moved(msgspec.json.decode(text), owner)) for text in texts]
     try:
-        local.create(sessions.path(target), packing.compose(records.line(0, ts, head), texts), sync=True)
+        local.create(sessions.path(target), packing.compose(records.line(0, ts, head), texts), sync=True).close()
     except FileExistsError:
         raise ValueError(f"thread {target!r} exists; delete it first, or copy {source!r} under another id") from None
 
@@ -171,12 +175,18 @@ def _rows(
     sessions: Sessions,
     serde: Callable[[str], Serde],
     thread_id: str,
+    log: local.Found,
     before: str | None,
     wanted: Mapping[str, Any] | None,
 ) -> Iterator[tuple[str, CheckpointTuple]]:
-    with sessions.use(thread_id) as session:
+    with sessions.glance(thread_id) as session:
+        is_read_now, now = not session.exists, time.time()
         session.refresh()
         reader = Reader(session, serde(thread_id))
+    if wanted and is_read_now:
+        found = (reader.fold.get(space, name) for name, space in reader.fold.newest_first())
+        with contextlib.suppress(SessionError):  # the list may not come as far
+            sessions.skips.add(log, now, (reader.metadata(record) for record in found if record is not None))
     yield from reader.list(None, None, before, wanted)
 
 

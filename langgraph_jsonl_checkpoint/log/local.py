@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 import secrets
+from typing import NamedTuple
 
 from filelock import lock_descriptor, unlock_descriptor
 
@@ -19,13 +20,18 @@ LOG = "session.jsonl.zst"
 _ASIDE = ".new-"
 _POLL = 0.001  # seconds between two tries for a contended lock
 _CHUNK = 1 << 30  # Linux moves at most 2 GiB a call
+_entered: set[str] = set()  # workspaces' folders whose own entries this process has synced
 
 
 class LogFile:
     """One session's log, kept open. Not for several threads at once."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, fd: int | None = None) -> None:
         """Open an existing log.
+
+        Args:
+            path: The log.
+            fd: Its descriptor, if it is open already.
 
         Raises:
             FileNotFoundError: There is none.
@@ -35,7 +41,7 @@ class LogFile:
         self._fd = -1
         self._refused: OSError | None = None
         try:
-            self._fd = os.open(path, os.O_RDWR | flags)
+            self._fd = os.open(path, os.O_RDWR | flags) if fd is None else fd
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
@@ -45,6 +51,7 @@ class LogFile:
         self.path = path
         status = os.fstat(self._fd)
         self._identity = status.st_dev, status.st_ino
+        self._is_half_made = fd is None and status.st_nlink > 1  # see `create`
 
     def size(self) -> int | None:
         """The size in bytes; None if the path no longer leads to this file, or the descriptor is no longer ours.
@@ -116,6 +123,9 @@ class LogFile:
 
     def sync(self) -> None:
         """Bring the file's bytes and size to the disk."""
+        if self._is_half_made:
+            _sync_entries(self.path)
+            self._is_half_made = False
         _datasync(self._fd)
 
     def set_aside(self, offset: int, end: int, stamp: str) -> str:
@@ -125,7 +135,7 @@ class LogFile:
         """
         directory = os.path.dirname(self.path)
         name = f"session.torn-{offset}-{stamp}"
-        _write_new(os.path.join(directory, name), self.read(offset, end), sync=True)
+        os.close(_write_new(os.path.join(directory, name), self.read(offset, end), sync=True))
         sync_directory(directory)
         return name
 
@@ -142,27 +152,58 @@ class LogFile:
         self._fd = -1
 
 
-def log_path(root: str, workspace: str, thread_id: str) -> str:
-    """Where a thread's log is, or would be."""
-    return os.path.join(root, names.escape(workspace), names.escape(thread_id), LOG)
+def workspace_path(root: str, workspace: str) -> str:
+    """Where the threads of a workspace are, or would be."""
+    return os.path.join(root, names.escape(workspace))
 
 
-def logs(root: str, workspace: str) -> list[tuple[float, str]]:
-    """The logs of a workspace as (time of last change in seconds, path), the last changed first."""
-    found: list[tuple[float, str]] = []
-    with contextlib.suppress(FileNotFoundError), os.scandir(os.path.join(root, names.escape(workspace))) as entries:
-        for entry in entries:
-            path = os.path.join(entry.path, LOG)
-            # A thread that is just being created or deleted has a directory and no log.
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                found.append((os.stat(path, follow_symlinks=False).st_mtime, path))
-    return sorted(found, reverse=True)
+def log_path(folder: str, thread_id: str) -> str:
+    """Where a thread's log is, or would be, in its workspace's folder."""
+    return f"{folder}{os.sep}{names.escape(thread_id)}{os.sep}{LOG}"
 
 
-def create(path: str, data: bytes, *, sync: bool) -> None:
+class Found(NamedTuple):
+    """A log in a workspace's folder.
+
+    Attributes:
+        changed: Time of the last change in seconds.
+        name: The name of its directory.
+        state: Differs whenever the log's bytes may: device, inode, size, times in nanoseconds.
+    """
+
+    changed: float
+    name: str
+    state: tuple[int, ...]
+
+
+def logs(folder: str) -> list[Found]:
+    """The logs of a workspace, the last changed first."""
+    found: list[Found] = []
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return found
+    try:
+        for name in os.listdir(fd):
+            try:
+                at = os.stat(f"{name}{os.sep}{LOG}", dir_fd=fd, follow_symlinks=False)
+            except (FileNotFoundError, NotADirectoryError):
+                continue  # a thread that is just being created or deleted has a directory and no log
+            state = at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns
+            found.append(Found(at.st_mtime, name, state))
+    finally:
+        os.close(fd)
+    found.sort(reverse=True)
+    return found
+
+
+def create(path: str, data: bytes, *, sync: bool) -> LogFile:
     """Create a log that holds `data`, never in the place of another.
 
     The file is written aside and linked to its name, so no reader, and no crash, ever sees a part of it.
+
+    Returns:
+        The log, open.
 
     Raises:
         FileExistsError: Another writer was faster; nothing was changed.
@@ -170,15 +211,20 @@ def create(path: str, data: bytes, *, sync: bool) -> None:
     directory = os.path.dirname(path)
     made = make_directories(directory)
     aside = os.path.join(directory, f"{_ASIDE}{secrets.token_hex(8)}")
-    _write_new(aside, data, sync=sync)
+    fd = _write_new(aside, data, sync=sync)
     try:
-        os.link(aside, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):  # a rewrite of a faster writer's log clears up
-            os.unlink(aside)
-    if sync:
-        for each in (directory, *made):
-            sync_directory(each)
+        try:
+            os.link(aside, path)
+            if sync:
+                _sync_entries(path, *made)
+        finally:
+            # The second name stays until the first is on the disk: it tells the next writer if we are killed before.
+            with contextlib.suppress(FileNotFoundError):  # a rewrite of a faster writer's log clears up
+                os.unlink(aside)
+    except BaseException:
+        os.close(fd)
+        raise
+    return LogFile(path, fd)
 
 
 def replace(path: str, data: bytes) -> None:
@@ -191,7 +237,7 @@ def replace(path: str, data: bytes) -> None:
                 os.unlink(os.path.join(directory, name))
     aside = os.path.join(directory, f"{_ASIDE}{secrets.token_hex(8)}")
     try:
-        _write_new(aside, data, sync=True)
+        os.close(_write_new(aside, data, sync=True))
         os.rename(aside, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
@@ -239,6 +285,19 @@ def _delete(path: str) -> None:
     sync_directory(os.path.dirname(directory))
 
 
+def _sync_entries(path: str, *more: str) -> None:
+    """Bring a log's entry in its directory to the disk, those of the directories above it, and more.
+
+    Not only what is new: whoever made a directory that was there may have been killed before it synced.
+    """
+    directory = os.path.dirname(path)
+    folder = os.path.dirname(directory)
+    above = (folder,) if folder in _entered else (folder, os.path.dirname(folder))
+    for each in dict.fromkeys((directory, *above, *more)):
+        sync_directory(each)
+    _entered.add(folder)
+
+
 def sync_directory(path: str) -> None:
     """Bring a directory's entries to the disk: a created or renamed file is only then there after a power cut."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -250,19 +309,22 @@ def sync_directory(path: str) -> None:
 
 def make_directories(path: str) -> list[str]:
     """Make a directory and its parents, 0700; the directories whose entries are new."""
-    missing: list[str] = []
-    while not os.path.isdir(path):
-        missing.append(path)
-        path = os.path.dirname(path) or os.curdir
-    for each in reversed(missing):
+    parent = os.path.dirname(path) or os.curdir
+    try:
+        os.mkdir(path, 0o700)  # nearly always all that is missing
+    except FileExistsError:
+        return []
+    except FileNotFoundError:
+        above = make_directories(parent) or [os.path.dirname(parent) or os.curdir]  # somebody was faster just now
         with contextlib.suppress(FileExistsError):
-            os.mkdir(each, 0o700)
-    return [os.path.dirname(each) or os.curdir for each in missing]
+            os.mkdir(path, 0o700)
+        return [parent, *above]
+    return [parent]
 
 
-def _write_new(path: str, data: bytes, *, sync: bool) -> None:
-    """Create a file, 0600, that holds `data`."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+def _write_new(path: str, data: bytes, *, sync: bool) -> int:
+    """Create a file, 0600, that holds `data`; its descriptor."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         view = memoryview(data)
         while view:
@@ -270,10 +332,10 @@ def _write_new(path: str, data: bytes, *, sync: bool) -> None:
         if sync:
             _datasync(fd)
     except BaseException:
+        os.close(fd)
         os.unlink(path)
         raise
-    finally:
-        os.close(fd)
+    return fd
 
 
 # macOS has no fdatasync.

@@ -12,6 +12,7 @@ import re
 
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
 _LONGEST = 200  # file systems allow 255 bytes
+_IS_PLAIN = re.compile(rf"[a-z0-9_-]{{1,{_LONGEST}}}\Z").match
 _KEPT = 100  # how much of a long name stays readable before its hash
 # Windows opens devices under these names, whatever the directory.
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])\Z")
@@ -19,6 +20,8 @@ _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])\Z")
 
 def escape(name: str) -> str:
     """The file name for an id; `unescape` gives the id back unless it was too long."""
+    if _IS_PLAIN(name) and not _RESERVED.match(name):
+        return name
     raw = name.encode("utf-8", "surrogatepass")
     out = "".join(chr(b) if b in _PLAIN else f"%{b:02x}" for b in raw) or "%"
     if _RESERVED.match(out):
@@ -33,6 +36,8 @@ def unescape(name: str) -> str | None:
     """The id of a file name; None if the name ends in a hash, or no id has it."""
     if name == "%":
         return ""
+    if _IS_PLAIN(name) and not _RESERVED.match(name):
+        return name
     try:
         raw = re.sub(r"%([0-9a-f]{2})", lambda m: chr(int(m[1], 16)), name).encode("latin-1")
         found = raw.decode("utf-8", "surrogatepass")

@@ -7,18 +7,16 @@ no workspace's name leads. A saver that starts no run and no tool call needs non
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import secrets
 import threading
-import time
 
 from filelock import lock_descriptor
 
 from langgraph_jsonl_checkpoint.log import local, names
 
 _FOLDER = ".writers"
-_TRIES = 5  # another process that asks at this moment holds the lock for some microseconds
-_PAUSE = 0.002
 
 
 class Writer:
@@ -90,20 +88,21 @@ class Writer:
         if writer == self.id:
             return True
         path = self._path(writer)
-        for _ in range(_TRIES):
-            try:
-                fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-            except (FileNotFoundError, NotADirectoryError):
-                return False
-            try:
-                if lock_descriptor(fd, blocking=False):
-                    with contextlib.suppress(OSError):
-                        os.unlink(path)
-                    return False
-            finally:
-                os.close(fd)
-            time.sleep(_PAUSE)
-        return True
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        try:
+            # Shared, so that others who ask at this moment do not seem to be the writer.
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):  # EACCES, say some file systems
+            return True
+        else:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            return False
+        finally:
+            os.close(fd)
 
     def _path(self, writer: str) -> str:
         # A forged log may name anything as a writer.

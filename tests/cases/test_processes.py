@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -321,6 +322,30 @@ def test_open_sessions_are_bounded(root: Path) -> None:
         assert len([*saver.list(None)]) == 150
         assert len([*_descriptors(under=root)]) <= 4
     assert [*_descriptors(under=root)] == []
+
+
+@linux
+def test_the_least_recently_used_session_is_closed(root: Path) -> None:
+    """Whatever was asked of a thread counts as its use, a read as well as a write; one in use stays."""
+
+    def open_threads() -> list[str]:
+        links = [os.readlink(f"/proc/self/fd/{each}") for each in _descriptors(under=root / "default")]
+        return sorted(os.path.basename(os.path.dirname(link)) for link in links)
+
+    with JsonlSaver(root, max_open=3) as saver:
+        for name in "abc":
+            put(saver, at(1), {}, thread_id=name)
+        saver.get_tuple(config("a"))
+        put(saver, at(1), {}, thread_id="d")
+        assert open_threads() == ["a", "c", "d"]
+        saver.put_writes(config("c", checkpoint_id=at(1)), [("x", 1)], "task")
+        with saver._sessions.use("a"):
+            thread = threading.Thread(target=lambda: [put(saver, at(1), {}, thread_id=name) for name in "ef"])
+            thread.start()
+            thread.join()
+            assert open_threads() == ["a", "e", "f"]
+        put(saver, at(1), {}, thread_id="g")
+        assert len(open_threads()) == 3
 
 
 @linux

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from kill.conftest import Program
 
+CHANGES = 5  # each of: the root, the writers' folder, the workspace, the thread, the log
+
 LOST = {
     "gone": lambda unsynced: b"",
     "half of it gone": lambda unsynced: unsynced[: len(unsynced) // 2],
@@ -59,3 +61,20 @@ def test_what_the_policy_promises_survives_a_power_cut(
         promised = [report for report in run.reports if report["kind"] in kept]
         program.check_resumes(root, run._replace(reports=promised), fsync=fsync)
     assert number > 10
+
+
+def test_what_a_killed_process_made_survives_the_next_ones_power_cut(program: Program, tmp_path: Path) -> None:
+    """A process that finds a directory does not know if its maker lived to sync it."""
+    for number in itertools.count(1):
+        root = tmp_path / str(number)
+        first = program.run(root, point="after a change", number=number)
+        second = program.run(root)
+        assert second.code == 0
+        with JsonlSaver(root, restore_memory="never") as saver:
+            log = saver.path(THREAD)
+        cut_power(log, second._replace(reports=first.reports + second.reports), "gone")
+        promised = [report for report in second.reports if report["kind"] == "put"]
+        program.check_acknowledged(root, second._replace(reports=promised))
+        if not first.killed:
+            break
+    assert number > CHANGES
