@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _BEGIN = 1 << 16  # bytes that are read first: a header, and nearly always an index if there is one
 
+_BASE = 16 * 1024  # bytes that a session takes without a line
+
 ATTEMPTS = 100
 """How often a session may be created, replaced or deleted under one call."""
 
@@ -45,6 +47,7 @@ class OpenedLog:
 
     Attributes:
         lock: The lock.
+        counted: How many bytes of it the sessions of its saver have counted.
         known: What was frozen lately.
         shadows: By namespace, what the last checkpoint was written from.
         handed: By namespace, the checkpoint that was read since: the run that begins there puts its state again, and
@@ -66,6 +69,7 @@ class OpenedLog:
         self.identity = identity
         self.writer = writer
         self.lock = threading.RLock()
+        self.counted = 0
         self.known = Known()
         self.shadows: dict[str, Shadow] = {}
         self.handed: dict[str, Handed] = {}
@@ -178,6 +182,11 @@ class OpenedLog:
     def tools(self) -> ToolCalls:
         """The fold of its tool calls."""
         return self._contents.tools
+
+    @property
+    def held(self) -> int:
+        """How many bytes it keeps in memory, about: lines, what was made of them, and copies to compare with."""
+        return _BASE + 3 * self.lines.held
 
     @property
     def exists(self) -> bool:

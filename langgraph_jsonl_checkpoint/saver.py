@@ -56,7 +56,8 @@ class JsonlSaver(Restorer, BaseCheckpointSaver[Any]):
             call, as SqliteSaver does. "never": when the operating system decides.
         serde: Stores what the codec does not know. If it is not LangGraph's JsonPlusSerializer, such as an
             EncryptedSerializer, everything goes through it and nothing of the state is readable on disk.
-        max_open: How many threads stay open, each with a descriptor and its records in memory.
+        max_open: How many threads stay open, each with a descriptor.
+        cache_size: How many bytes of memory they take, about; the least recently used are closed first.
         restore_memory: When the restored `messages` of a thread begin with its session memory. "crashed": if its
             last run neither ended nor waits for a human, and its writer died or a tool call is uncertain, until the
             next run ends. "always", or "never". It is lent to the run and never stored.
@@ -77,6 +78,7 @@ class JsonlSaver(Restorer, BaseCheckpointSaver[Any]):
         fsync: Fsync = "checkpoint",
         serde: SerializerProtocol | None = None,
         max_open: int = 128,
+        cache_size: int = 256 << 20,
         restore_memory: RestoreMemory = "crashed",
         memory: MemoryDeriver | None = None,
     ) -> None:
@@ -86,14 +88,14 @@ class JsonlSaver(Restorer, BaseCheckpointSaver[Any]):
         if restore_memory not in get_args(RestoreMemory):
             said = ", ".join(map(repr, get_args(RestoreMemory)))
             raise ValueError(f"restore_memory is one of {said}, not {restore_memory!r}")
-        if max_open < 1:
-            raise ValueError(f"max_open is at least 1, not {max_open!r}")
+        if max_open < 1 or cache_size < 0:
+            raise ValueError(f"max_open is at least 1 and cache_size at least 0, not {max_open!r} and {cache_size!r}")
         self._fsync = fsync
         self._restore_memory = restore_memory
         self._deriver: MemoryDeriver = memory or Deriver()
         # A clone that with_allowlist makes shares the sessions, and has a serde of its own.
         where = os.path.normpath(os.path.join(getcwd(), root))
-        self._sessions = Sessions(where, "default" if workspace is None else workspace, max_open)
+        self._sessions = Sessions(where, "default" if workspace is None else workspace, max_open, cache_size)
 
     @classmethod
     def from_conn_string(cls, conn_string: str | os.PathLike[str], **options: Any) -> Self:

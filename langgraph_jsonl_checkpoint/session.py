@@ -7,12 +7,13 @@ ones until the log has been read anew.
 
 from __future__ import annotations
 
+import logging
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from langgraph_jsonl_checkpoint.errors import DeletedSessionError, ValueEncodingError
+from langgraph_jsonl_checkpoint.errors import DeletedSessionError, SessionError, ValueEncodingError
 from langgraph_jsonl_checkpoint.log import frames, journal, local, packing, records
 from langgraph_jsonl_checkpoint.opened import ATTEMPTS, OpenedLog
 
@@ -23,13 +24,17 @@ if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.values.seal import Serde
 
 
-_LOOSE = 1 << 16  # bytes behind the packed frames from which on they are packed, too
+logger = logging.getLogger(__name__)
+
+_LOOSE = 1 << 16  # bytes behind the packed frames from which on a log is packed when it is closed
+_LONGEST = 1 << 22  # and at once
 
 
 class Session(OpenedLog):
     """A session that can be written."""
 
     _wrote = False
+    _longest = _LONGEST
 
     def append(self, make: Callable[[Page], list[records.Record]], serde: Serde | None, *, sync: bool | None) -> bool:
         """Append one commit.
@@ -61,6 +66,7 @@ class Session(OpenedLog):
                 self._append(file, make, serde, sync=bool(sync))
             finally:
                 file.unlock()
+            self._pack_if_long()
             return True
         raise DeletedSessionError(f"{self.identity.path} was replaced {ATTEMPTS} times during one call; try again")
 
@@ -191,10 +197,25 @@ class Session(OpenedLog):
         except frames.BadFrameError as error:
             raise self._corrupt(0, f"a frame cannot be packed: {error}") from None
 
-    @property
-    def is_loose(self) -> bool:
-        """Whether this saver appended so much that packing the log is worth its time."""
-        return self._wrote and self._unpacked >= max(_LOOSE, self._position.offset // 8)
+    def leave(self) -> None:
+        """Close the log; if this saver appended so much that it is worth the time, packed."""
+        if self._wrote and self._unpacked >= max(_LOOSE, self._packed_end // 8):
+            try:
+                self.pack()
+            except (SessionError, OSError) as error:
+                logger.warning("%s was closed and not packed: %s", self.identity.path, error)
+        self.forget()
+
+    def _pack_if_long(self) -> None:
+        """Pack in the middle of a run: what stands behind the packed frames is read whole, and is in memory."""
+        if self._unpacked < self._longest:
+            return
+        try:
+            packed = self.pack()
+        except (SessionError, OSError) as error:  # a full disk, perhaps; what was appended is stored
+            logger.warning("%s could not be packed: %s", self.identity.path, error)
+            packed = False
+        self._longest = _LONGEST if packed else 2 * self._unpacked
 
     def rewrite(self, plan: Callable[[list[journal.Line]], tuple[records.Prune, Iterable[bytes]] | None]) -> bool:
         """Put a new generation in the log's place, under its lock: whoever appends waits and then finds it.

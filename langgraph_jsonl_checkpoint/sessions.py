@@ -39,7 +39,8 @@ class Sessions:
     Args:
         root: The directory.
         workspace: The group of threads.
-        max_open: How many sessions stay open, each with a descriptor and its log's records in memory.
+        max_open: How many sessions stay open, each with a descriptor.
+        cache_size: How many bytes they keep in memory, about, beside the one that is in use.
         writer: The writer that it goes on as; a new one without it.
 
     Attributes:
@@ -48,10 +49,13 @@ class Sessions:
         skips: Which logs a filtered list may pass over.
     """
 
-    def __init__(self, root: str, workspace: str, max_open: int, writer: Writer | None = None) -> None:
+    def __init__(
+        self, root: str, workspace: str, max_open: int, cache_size: int, writer: Writer | None = None
+    ) -> None:
         self.root = root
         self.workspace = workspace
         self._max_open = max_open
+        self._cache_size = cache_size
         self._folder = local.workspace_path(root, workspace)
         self._start(writer or Writer(root, workspace))
         self._closed = False
@@ -60,8 +64,9 @@ class Sessions:
     def _start(self, writer: Writer) -> None:
         self.writer = writer
         _mine.add(writer.id)
-        self._lock = threading.Lock()
+        self._lock, self._adding = threading.Lock(), threading.Lock()
         self._open: OrderedDict[str, Session] = OrderedDict()  # the least recently used first
+        self._held = 0  # bytes that the open sessions keep in memory, about
         self._versions = itertools.count()
         self._deleted: dict[str, tuple[str, frozenset[str]]] = {}
         self.running: set[tuple[str, str, str]] = set()
@@ -113,10 +118,16 @@ class Sessions:
         """Unlock a session that was taken."""
         try:
             self._note(thread_id, session)
+            self._account(session, session.held)
         finally:
             session.lock.release()
         if self._is_over():
             self._evict()
+
+    def _account(self, session: Session, held: int) -> None:
+        with self._adding:  # threads with other sessions add, too
+            self._held += held - session.counted
+            session.counted = held
 
     @contextlib.contextmanager
     def glance(self, thread_id: str) -> Iterator[Session]:
@@ -182,6 +193,7 @@ class Sessions:
                 self._deleted.pop(next(iter(self._deleted)))
             self._deleted[thread_id] = (str(uuid6()), frozenset(ids))
             self._open.pop(thread_id, None)
+            self._account(session, 0)
 
     def is_late(self, thread_id: str, checkpoint_id: str) -> bool:
         """Whether a write is about a checkpoint that was there, or being made, when its thread was deleted."""
@@ -205,12 +217,12 @@ class Sessions:
         while self._open:
             _, session = self._open.popitem()
             with session.lock:
-                session.forget()
+                session.leave()
         self.writer.left.clear()
         self.writer.end()
 
     def _is_over(self) -> bool:
-        return len(self._open) > self._max_open
+        return len(self._open) > self._max_open or self._held > self._cache_size and len(self._open) > 1
 
     def _evict(self) -> None:
         with self._lock:
@@ -225,7 +237,8 @@ class Sessions:
                     try:
                         if self._open.get(thread_id) is session:  # and nobody else removes it: we have its lock
                             del self._open[thread_id]
-                            session.forget()
+                            self._account(session, 0)
+                            session.leave()
                     finally:
                         session.lock.release()
                 else:
@@ -278,7 +291,7 @@ def _abandon(writer: Writer) -> None:
 def _at_exit() -> None:
     """Close what nobody closed: the process ends, and did not die."""
     error = getattr(sys, "last_type", None)  # what ended its main thread, if anything did
-    for sessions in [*_all, *(Sessions(w.root, w.workspace, 1, w) for w in _abandoned)]:
+    for sessions in [*_all, *(Sessions(w.root, w.workspace, 1, 0, w) for w in _abandoned)]:
         sessions.close("" if error is None else error.__name__)
 
 
