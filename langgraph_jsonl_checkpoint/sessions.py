@@ -252,6 +252,7 @@ class Sessions:
         descriptor is the parent's lock. Closing the child's copy does not release it.
         """
         inherited, parent = self._open, self.writer
+        self._end.detach()  # it would say that the parent left its runs
         self._start(Writer(self.root, self.workspace))
         for session in inherited.values():
             session.forget()
@@ -302,6 +303,7 @@ def _after_fork() -> None:
     _mine.clear()
     for sessions in _all:
         sessions.after_fork()
+    local.after_fork()  # what is still open: half-read lists, and what the threads of the parent were in
 
 
 atexit.register(_at_exit)

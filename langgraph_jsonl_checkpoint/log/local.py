@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 import secrets
+import weakref
 from typing import NamedTuple
 
 from filelock import lock_descriptor, unlock_descriptor
@@ -21,6 +22,7 @@ _ASIDE = ".new-"
 _POLL = 0.001  # seconds between two tries for a contended lock
 _CHUNK = 1 << 30  # Linux moves at most 2 GiB a call
 _entered: set[str] = set()  # workspaces' folders whose own entries this process has synced
+_files: weakref.WeakSet[LogFile] = weakref.WeakSet()
 
 
 class LogFile:
@@ -52,6 +54,7 @@ class LogFile:
         status = os.fstat(self._fd)
         self._identity = status.st_dev, status.st_ino
         self._is_half_made = fd is None and status.st_nlink > 1  # see `create`
+        _files.add(self)
 
     def size(self) -> int | None:
         """The size in bytes; None if the path no longer leads to this file, or the descriptor is no longer ours.
@@ -139,6 +142,22 @@ class LogFile:
         sync_directory(directory)
         return name
 
+    def part_from_parent(self) -> None:
+        """In a forked child: take a descriptor of its own, to read. The inherited one keeps the parent's lock.
+
+        A thread of the parent may be appending at the fork. If the parent dies in that, its lock would live with us.
+        """
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            return  # deleted since; nobody waits for it
+        status = os.fstat(fd)
+        if (status.st_dev, status.st_ino) == self._identity:
+            self.close()
+            self._fd = fd
+        else:
+            os.close(fd)  # replaced since, likewise
+
     def __del__(self) -> None:
         # Whoever still reads the lines of a session that was closed, evicted or rewritten reads them from here.
         self.close()
@@ -150,6 +169,12 @@ class LogFile:
             if (status.st_dev, status.st_ino) == self._identity:
                 os.close(self._fd)
         self._fd = -1
+
+
+def after_fork() -> None:
+    """In a forked child: keep no lock of the parent's."""
+    for file in list(_files):
+        file.part_from_parent()
 
 
 def workspace_path(root: str, workspace: str) -> str:

@@ -1,0 +1,208 @@
+"""What the racing processes do. Each reports what a call returned for, right after it returned."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from cases.graphs import config, prose, put
+from langgraph_jsonl_checkpoint import JsonlSaver, SessionError
+from langgraph_jsonl_checkpoint.log import local
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from warm import Report
+
+
+def name_of(writer: str, place: int) -> str:
+    """The id of a writer's checkpoint; ids of one writer sort as it put them."""
+    return f"{place:05}-{writer}"
+
+
+def values_of(writer: str, place: int, size: int) -> dict[str, Any]:
+    """What a writer's checkpoint holds: who and which, things that all writers share, and a text of its own."""
+    return {
+        "who": [writer, place],
+        "shared": [{"of": "all", "place": number} for number in range(place % 7)],
+        "text": prose((writer, place), size),
+    }
+
+
+def store(saver: JsonlSaver, thread: str, writer: str, place: int, *, ns: str = "", size: int = 40) -> None:
+    """Put one checkpoint."""
+    put(saver, name_of(writer, place), values_of(writer, place, size), thread_id=thread, ns=ns, writer=writer)
+
+
+def store_writes(saver: JsonlSaver, thread: str, writer: str, place: int, *, ns: str = "") -> None:
+    """Put the writes that belong to it."""
+    saver.put_writes(config(thread, ns, name_of(writer, place)), [("text", [writer, place])], f"task-{writer}")
+
+
+def write(
+    report: Report,
+    *,
+    root: str,
+    name: str,
+    ids: Sequence[str],
+    count: int,
+    threads: int = 1,
+    savers: int = 1,
+    size: int = 40,
+    **options: Any,
+) -> None:
+    """Threads, over several savers, each put so many checkpoints and their writes, in turn on these thread ids."""
+    opened = [JsonlSaver(root, **options) for _ in range(savers)]
+
+    def work(number: int) -> None:
+        writer, saver = f"{name}.{number}", opened[number % savers]
+        for place in range(count):
+            thread = ids[place % len(ids)]
+            store(saver, thread, writer, place, size=size)
+            report("put", writer=writer, thread=thread, place=place)
+            store_writes(saver, thread, writer, place)
+            report("writes", writer=writer, thread=thread, place=place)
+
+    with ThreadPoolExecutor(threads) as pool:
+        [*pool.map(work, range(threads))]
+    for saver in opened:
+        saver.close()
+
+
+def write_on(report: Report, *, root: str, name: str, thread: str = "t", ns: str = "", **options: Any) -> None:
+    """Put checkpoints until killed; a put that is refused is followed by a read, as a new run would."""
+    saver = JsonlSaver(root, fsync="never", **options)
+    for place in itertools.count():
+        begun = time.monotonic()
+        try:
+            store(saver, thread, name, place, ns=ns)
+            report("put", writer=name, thread=thread, place=place, begun=begun, done=time.monotonic())
+        except SessionError as error:
+            report("refused", place=place, error=type(error).__name__)
+            saver.get_tuple(config(thread))
+
+
+def read_on(report: Report, *, root: str, name: str, thread: str = "t") -> None:
+    """Read a thread in every way until killed; what comes is whole, and what came before comes again."""
+    del name
+    with JsonlSaver(root) as fresh:
+        fresh.get_tuple(config(thread))
+    saver = JsonlSaver(root)
+    while True:
+        with JsonlSaver(root) as fresh:
+            for reader in (saver, fresh):
+                listed = {}
+                for found in reader.list(config(thread)):
+                    writer, place = found.checkpoint["channel_values"]["who"]
+                    assert found.checkpoint["channel_values"] == values_of(writer, place, 40)
+                    assert found.checkpoint["id"] == name_of(writer, place)
+                    listed[writer] = [*listed.get(writer, []), place]
+                newest = reader.get_tuple(config(thread))
+                assert newest is None or newest.checkpoint["channel_values"]["text"]
+        report("read", listed=listed)
+
+
+def pack_on(report: Report, *, root: str, name: str, thread: str = "t") -> None:
+    """Pack a thread again and again until killed."""
+    del name
+    with JsonlSaver(root) as saver:
+        for _ in itertools.count():
+            if saver.pack(thread):
+                report("packed")
+
+
+def prune_on(report: Report, *, root: str, name: str, thread: str = "t") -> None:
+    """Prune a thread again and again until killed."""
+    del name
+    with JsonlSaver(root) as saver:
+        for _ in itertools.count():
+            begun = time.monotonic()
+            saver.prune([thread])
+            report("pruned", begun=begun, done=time.monotonic())
+
+
+def delete_on(report: Report, *, root: str, name: str, thread: str = "t", times: int = 50, pause: float) -> None:
+    """Delete a thread so many times."""
+    del name
+    with JsonlSaver(root) as saver:
+        for _ in range(times):
+            time.sleep(pause)
+            begun = time.monotonic()
+            saver.delete_thread(thread)
+            report("deleted", begun=begun, done=time.monotonic())
+
+
+def create(report: Report, *, root: str, name: str, begin: float, rounds: int, step: float) -> None:
+    """In each round be the first to store in a thread, at a moment that others have, too."""
+    made = local.create
+
+    def counting(*args: Any, **options: Any) -> Any:
+        try:
+            return made(*args, **options)
+        except FileExistsError:
+            report("slower")
+            raise
+
+    local.create = counting
+    with JsonlSaver(root) as saver:
+        for number in range(rounds):
+            while time.monotonic() < begin + number * step:
+                pass
+            store(saver, f"r{number}", name, 0)
+            report("put", writer=name, thread=f"r{number}", place=0)
+
+
+def stop_in(report: Report, *, root: str, name: str, where: str, do: str, thread: str = "t", count: int = 5) -> None:
+    """Stop oneself at a place in the middle of a call that holds the log's lock; whoever looks on continues it.
+
+    Args:
+        report: Reports.
+        root: The saver's directory.
+        name: Of the writer.
+        where: "before" a step of the call, in the "middle" of a write, or "after" a step.
+        do: The step: a name of `LogFile` or of `local`.
+        thread: The thread.
+        count: How many checkpoints to put afterwards.
+    """
+    with JsonlSaver(root, fsync="always") as saver:
+        saver.get_tuple(config(thread))
+        owner: Any = local.LogFile if hasattr(local.LogFile, do) else local
+        step = getattr(owner, do)
+        if do in ("write", "sync", "truncate", "unlock", "replace", "create"):
+            setattr(owner, do, stopping(report, owner, do, step, where))
+        if do == "replace":
+            saver.pack(thread)
+        for place in range(count):
+            store(saver, thread, name, place)
+            report("put", writer=name, thread=thread, place=place)
+            store_writes(saver, thread, name, place)
+            report("writes", writer=name, thread=thread, place=place)
+
+
+def stopping(report: Report, owner: Any, do: str, step: Callable[..., Any], where: str) -> Callable[..., Any]:
+    """A step that stops this process once, and is itself again."""
+
+    def stop() -> None:
+        setattr(owner, do, step)
+        report("stops")
+        os.kill(os.getpid(), signal.SIGSTOP)
+        report("continues")
+
+    def stopped(*args: Any, **options: Any) -> Any:
+        if where == "middle":
+            file, data, offset = args
+            step(file, data[: len(data) // 2], offset)
+            stop()
+            return step(file, data[len(data) // 2 :], offset + len(data) // 2)
+        if where == "before":
+            stop()
+            return step(*args, **options)
+        done = step(*args, **options)
+        stop()
+        return done
+
+    return stopped
