@@ -113,3 +113,9 @@ def crew(program: warm.Program, tmp_path: Path) -> Iterator[Crew]:
     crew = Crew(program, tmp_path)
     yield crew
     crew.end()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A folder for the sessions of a test in one process."""
+    return tmp_path / "sessions"

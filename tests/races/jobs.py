@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from cases.graphs import config, prose, put
 from langgraph_jsonl_checkpoint import JsonlSaver, SessionError
 from langgraph_jsonl_checkpoint.log import local
+from langgraph_jsonl_checkpoint.sessions import header_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -116,13 +117,15 @@ def pack_on(report: Report, *, root: str, name: str, thread: str = "t") -> None:
 
 
 def prune_on(report: Report, *, root: str, name: str, thread: str = "t") -> None:
-    """Prune a thread again and again until killed."""
+    """Prune a thread again and again until killed; report the prunes that removed something."""
     del name
     with JsonlSaver(root) as saver:
+        generation = 0
         for _ in itertools.count():
-            begun = time.monotonic()
             saver.prune([thread])
-            report("pruned", begun=begun, done=time.monotonic())
+            if (head := header_of(saver.path(thread))) is not None and head.generation > generation:
+                generation = head.generation
+                report("pruned", generation=generation)
 
 
 def delete_on(report: Report, *, root: str, name: str, thread: str = "t", times: int = 50, pause: float) -> None:
