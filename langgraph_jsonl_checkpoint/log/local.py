@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import secrets
+import time
 import weakref
 from typing import NamedTuple
 
 from langgraph_jsonl_checkpoint.log import files, names
 
+logger = logging.getLogger(__name__)
+
 LOG = "session.jsonl.zst"
 _ASIDE = ".new-"
 _POLL = 0.001  # seconds between two tries for a contended lock
+_PATIENCE = 10.0  # seconds after which waiting for it is worth a word
 _CHUNK = 1 << 30  # Linux moves at most 2 GiB a call
 _entered: set[str] = set()  # workspaces' folders whose own entries this process has synced
 _files: weakref.WeakSet[LogFile] = weakref.WeakSet()
@@ -73,12 +78,15 @@ class LogFile:
     def lock(self) -> int | None:
         """Wait for the session's lock, which dies with its process, so that a dead writer never blocks.
 
+        A process that is stopped with the lock blocks until it goes on or is killed: to write past it would tear its
+        commit.
+
         Returns:
             The size, which nobody else changes now; None, and no lock, if this is no longer the log.
         """
         try:
             if not files.lock_descriptor(self._fd, blocking=False):  # nearly always free, and then cheaper to ask for
-                files.lock_descriptor(self._fd, poll_interval=_POLL)
+                self._wait_for_lock()
         except (OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno != errno.EBADF:
                 raise
@@ -87,6 +95,18 @@ class LogFile:
         if size is None:
             self.unlock()
         return size
+
+    def _wait_for_lock(self) -> None:
+        told = time.monotonic() + _PATIENCE
+        while not files.lock_descriptor(self._fd, blocking=False):
+            time.sleep(_POLL)
+            if time.monotonic() > told:
+                told = float("inf")
+                logger.warning(
+                    "%s has been locked by another process for %g seconds; waiting until it goes on or ends",
+                    self.path,
+                    _PATIENCE,
+                )
 
     def unlock(self) -> None:
         """Give the lock back."""
@@ -143,15 +163,15 @@ class LogFile:
         A thread of the parent may be appending at the fork. If the parent dies in that, its lock would live with us.
         """
         try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            fd = files.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
             return  # deleted since; nobody waits for it
-        status = os.fstat(fd)
+        status = files.fstat(fd)
         if (status.st_dev, status.st_ino) == self._identity:
             self.close()
             self._fd = fd
         else:
-            os.close(fd)  # replaced since, likewise
+            files.close(fd)  # replaced since, likewise
 
     def __del__(self) -> None:
         # Whoever still reads the lines of a session that was closed, evicted or rewritten reads them from here.

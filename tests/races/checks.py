@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cases.graphs import config, ids
 from cases.logs import text
+
 from langgraph_jsonl_checkpoint import JsonlSaver
 from races.jobs import name_of, store, store_writes, values_of
 

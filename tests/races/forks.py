@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from cases.graphs import config
+
 from langgraph_jsonl_checkpoint import JsonlSaver
 from langgraph_jsonl_checkpoint.log import local
 from races.jobs import name_of, store, store_writes, values_of

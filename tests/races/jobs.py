@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from cases.graphs import config, prose, put
+
 from langgraph_jsonl_checkpoint import JsonlSaver, SessionError
 from langgraph_jsonl_checkpoint.log import local
 from langgraph_jsonl_checkpoint.sessions import header_of
@@ -159,31 +160,32 @@ def create(report: Report, *, root: str, name: str, begin: float, rounds: int, s
             report("put", writer=name, thread=f"r{number}", place=0)
 
 
-def stop_in(report: Report, *, root: str, name: str, where: str, do: str, thread: str = "t", count: int = 5) -> None:
-    """Stop oneself at a place in the middle of a call that holds the log's lock; whoever looks on continues it.
+def stop_in(report: Report, *, root: str, name: str, where: str, do: str, call: str, count: int = 5) -> None:
+    """Stop oneself in the middle of a call, at one of its steps, and go on when somebody says so.
 
     Args:
         report: Reports.
         root: The saver's directory.
         name: Of the writer.
-        where: "before" a step of the call, in the "middle" of a write, or "after" a step.
-        do: The step: a name of `LogFile` or of `local`.
-        thread: The thread.
+        where: "before" the step, in the "middle" of it (a write alone has one), or "after" it.
+        do: The step: a name of `LogFile`, or of `local`.
+        call: "write", or a method of the saver that takes the thread.
         count: How many checkpoints to put afterwards.
     """
+    owner: Any = local.LogFile if hasattr(local.LogFile, do) else local
+    step = getattr(owner, do)
     with JsonlSaver(root, fsync="always") as saver:
-        saver.get_tuple(config(thread))
-        owner: Any = local.LogFile if hasattr(local.LogFile, do) else local
-        step = getattr(owner, do)
-        if do in ("write", "sync", "truncate", "unlock", "replace", "create"):
-            setattr(owner, do, stopping(report, owner, do, step, where))
-        if do == "replace":
-            saver.pack(thread)
+        saver.get_tuple(config())
+        setattr(owner, do, stopping(report, owner, do, step, where))
+        if call == "delete_thread":
+            saver.delete_thread("t")
+        elif call != "write":
+            getattr(saver, call)("t" if call == "pack" else ["t"])
         for place in range(count):
-            store(saver, thread, name, place)
-            report("put", writer=name, thread=thread, place=place)
-            store_writes(saver, thread, name, place)
-            report("writes", writer=name, thread=thread, place=place)
+            store(saver, "t", name, place)
+            report("put", writer=name, thread="t", place=place)
+            store_writes(saver, "t", name, place)
+            report("writes", writer=name, thread="t", place=place)
 
 
 def stopping(report: Report, owner: Any, do: str, step: Callable[..., Any], where: str) -> Callable[..., Any]:
@@ -209,3 +211,27 @@ def stopping(report: Report, owner: Any, do: str, step: Callable[..., Any], wher
         return done
 
     return stopped
+
+
+def stop_in_a_run(report: Report, *, root: str, name: str) -> None:
+    """Begin a run with a tool that has side effects, and stop in the tool."""
+    from langchain_core.messages import AIMessage
+    from langgraph.graph import START, MessagesState, StateGraph
+    from langgraph.prebuilt import ToolNode
+
+    from langgraph_jsonl_checkpoint import ToolGuard
+
+    def charge_card() -> str:
+        """Charge the card."""
+        report("charged")
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return "charged"
+
+    guard = ToolGuard()
+    tools = ToolNode([charge_card], wrap_tool_call=guard.wrap_tool_call)
+    asked = AIMessage("", tool_calls=[{"name": "charge_card", "args": {}, "id": "call", "type": "tool_call"}])
+    builder = StateGraph(MessagesState).add_node("tools", tools).add_node("model", lambda _: {"messages": [asked]})
+    builder.add_edge(START, "model").add_edge("model", "tools")
+    with JsonlSaver(root) as saver:
+        messages = builder.compile(checkpointer=saver).invoke({"messages": [("user", name)]}, config())["messages"]
+        report("end", last=messages[-1].text)

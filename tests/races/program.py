@@ -18,7 +18,7 @@ def start(job: str, reports: str, options: dict[str, Any]) -> int:
     if (pid := os.fork()) == 0:
         signal.alarm(warm.LIMIT)
         code = 1
-        with open(reports, "ab", buffering=0) as file:  # noqa: PTH123
+        with open(reports, "ab", buffering=0) as file:
 
             def report(kind: str, **fields: Any) -> None:
                 file.write(json.dumps({"kind": kind, **fields}).encode() + b"\n")

@@ -6,9 +6,9 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-
 from cases.graphs import config, ids
 from cases.logs import of_type
+
 from langgraph_jsonl_checkpoint import JsonlSaver
 from races.checks import check, whole
 from races.jobs import name_of, store
@@ -35,7 +35,9 @@ def test_a_session_that_several_create_at_once_is_one(crew: Crew) -> None:
 
 
 @pytest.mark.parametrize("writers", [1, 3])
-def test_a_thread_deleted_while_others_append_keeps_what_came_later_and_nothing_else(crew: Crew, writers: int) -> None:
+def test_a_thread_deleted_while_others_append_keeps_what_came_later_and_nothing_else(
+    crew: Crew, writers: int
+) -> None:
     """A put that is refused says so; one that returned before a deletion began is gone, one after it is there."""
     appending = [crew.start("write_on", f"w{number}") for number in range(writers)]
     for each in appending:

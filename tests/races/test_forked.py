@@ -7,9 +7,9 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
-
 from cases.graphs import config, ids
 from cases.logs import of_type
+
 from langgraph_jsonl_checkpoint import JsonlSaver
 from races.checks import check, whole
 from races.jobs import store

@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-
 from cases.graphs import config
+
 from langgraph_jsonl_checkpoint import JsonlSaver
 from races.checks import check
 

@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from cases.graphs import ChatState, config, sequence
+
 from langgraph_jsonl_checkpoint import JsonlSaver
 from races.checks import check, check_reads, order, whole
 from races.jobs import name_of, store, store_writes
@@ -86,7 +86,9 @@ def test_a_half_read_list_goes_on_as_it_began(
 
 
 @pytest.mark.parametrize("what", [pack, pack_by_another, evict])
-def test_a_half_read_history_and_a_run_go_on_over_packing(root: Path, what: Callable[[Path, JsonlSaver], Any]) -> None:
+def test_a_half_read_history_and_a_run_go_on_over_packing(
+    root: Path, what: Callable[[Path, JsonlSaver], Any]
+) -> None:
     """The states of a graph, read one by one while the log is packed; then the graph runs on."""
     with JsonlSaver(root, max_open=1) as saver:
         graph = sequence(ChatState, ("n", lambda state: {"messages": [("ai", f"{len(state['messages'])}")]})).compile(
@@ -157,5 +159,3 @@ def test_pruning_while_others_append_loses_no_newest(crew: Crew, writers: int) -
         assert max(gone) < min(places), "a prune takes what is older than the newest, and nothing else"
         expected |= {name_of(each.name, place): [each.name, place, False] for place in places}
     check_reads(crew.root, "t", expected, 40)
-
-
