@@ -46,19 +46,22 @@ def list_all(
 
     A log was changed after the checkpoints in it were made, so a checkpoint that is younger than the last change of
     every log not yet opened comes before all that they hold: a short list opens few of them. Ids that tell no time
-    come after all logs were read.
+    come after all logs were read; and so do all ids, if those of a log were made by a clock that runs ahead of the
+    files' times, or the clock was set back.
     """
     heap: list[tuple[_Descending, str, CheckpointTuple, Iterator[tuple[str, CheckpointTuple]]]] = []
 
-    def push(thread_id: str, rows: Iterator[tuple[str, CheckpointTuple]]) -> None:
+    def push(thread_id: str, rows: Iterator[tuple[str, CheckpointTuple]]) -> str:
         # A damaged session does not keep the others from being listed.
         try:
             row = next(rows, None)
         except SessionError as error:
             logger.warning("thread %r is left out of the list: %s", thread_id, error)
-            return
-        if row is not None:
-            heapq.heappush(heap, (_Descending(row[0]), thread_id, row[1], rows))
+            return ""
+        if row is None:
+            return ""
+        heapq.heappush(heap, (_Descending(row[0]), thread_id, row[1], rows))
+        return row[0]
 
     def pop() -> CheckpointTuple:
         _, thread_id, found, rows = heapq.heappop(heap)
@@ -66,11 +69,14 @@ def list_all(
         return found
 
     may_match = sessions.skips.sieve(wanted or {})
-    for log in sessions.logs():
-        while heap and _made_at(heap[0][0].id) > log.changed + _COARSE:
+    logs = sessions.logs()
+    is_ordered = not logs or logs[0].changed <= time.time() + _COARSE
+    for log in logs:
+        while is_ordered and heap and _made_at(heap[0][0].id) > log.changed + _COARSE:
             yield pop()
         if may_match(log) and (thread_id := sessions.thread_id(log)) is not None:
-            push(thread_id, _rows(sessions, serde, thread_id, log, before, wanted))
+            newest = push(thread_id, _rows(sessions, serde, thread_id, log, before, wanted))
+            is_ordered = is_ordered and not _is_ahead(newest, log, sessions.path(thread_id))
     while heap:
         yield pop()
 
@@ -200,6 +206,12 @@ class _Descending:
 
     def __lt__(self, other: _Descending) -> bool:
         return self.id > other.id
+
+
+def _is_ahead(checkpoint_id: str, log: local.Found, path: str) -> bool:
+    """Whether a checkpoint that is in a log says that it was made after the log's last change."""
+    made = _made_at(checkpoint_id)
+    return made > log.changed + _COARSE and made > local.changed_at(path) + _COARSE  # appended to since it was found
 
 
 def _made_at(checkpoint_id: str) -> float:

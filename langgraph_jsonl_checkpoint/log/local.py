@@ -237,6 +237,14 @@ def logs(folder: str) -> list[Found]:
     return found
 
 
+def changed_at(path: str) -> float:
+    """When a log was changed last, in seconds since 1970; after all time if it is gone."""
+    try:
+        return files.stat(path, follow_symlinks=False).st_mtime
+    except (FileNotFoundError, NotADirectoryError):
+        return float("inf")
+
+
 def create(path: str, data: bytes, *, sync: bool) -> LogFile:
     """Create a log that holds `data`, never in the place of another.
 

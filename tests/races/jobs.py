@@ -9,7 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from cases.graphs import config, prose, put
+from cases.graphs import ChatState, config, prose, put, sequence
 
 from langgraph_jsonl_checkpoint import JsonlSaver, SessionError
 from langgraph_jsonl_checkpoint.log import local
@@ -158,6 +158,25 @@ def create(report: Report, *, root: str, name: str, begin: float, rounds: int, s
                 pass
             store(saver, f"r{number}", name, 0)
             report("put", writer=name, thread=f"r{number}", place=0)
+
+
+def run_by_a_wrong_clock(report: Report, *, root: str, name: str, before: int, turns: int, shift: float) -> None:
+    """Run turns of a conversation; from the turn `before` on the clock of this process is `shift` seconds off."""
+    now, now_ns = time.time, time.time_ns
+    with JsonlSaver(root) as saver:
+        graph = conversation(saver)
+        for turn in range(turns):
+            if turn == before:
+                time.time = lambda: now() + shift
+                time.time_ns = lambda: now_ns() + int(shift * 1e9)
+            graph.invoke({"messages": [("user", f"{name} {turn}")]}, config())
+            report("turn", newest=saver.get_tuple(config()).checkpoint["id"])
+
+
+def conversation(saver: JsonlSaver) -> Any:
+    """A graph that answers each message."""
+    builder = sequence(ChatState, ("n", lambda state: {"messages": [("ai", f"{len(state['messages'])}")]}))
+    return builder.compile(checkpointer=saver)
 
 
 def stop_in(report: Report, *, root: str, name: str, where: str, do: str, call: str, count: int = 5) -> None:
