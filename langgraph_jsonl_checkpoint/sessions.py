@@ -18,7 +18,7 @@ from langgraph.checkpoint.base.id import uuid6
 
 from langgraph_jsonl_checkpoint.errors import ClosedSaverError, SessionError
 from langgraph_jsonl_checkpoint.identity import Identity
-from langgraph_jsonl_checkpoint.log import frames, local, names, records
+from langgraph_jsonl_checkpoint.log import files, frames, local, names, records
 from langgraph_jsonl_checkpoint.log.writers import Writer
 from langgraph_jsonl_checkpoint.session import Session
 from langgraph_jsonl_checkpoint.skipping import SkipIndex
@@ -43,6 +43,9 @@ class Sessions:
         cache_size: How many bytes they keep in memory, about, beside the one that is in use.
         writer: The writer that it goes on as; a new one without it.
 
+    Raises:
+        NotImplementedError: The platform's files cannot do what a log asks of them.
+
     Attributes:
         writer: The writer.
         running: (thread, task, tool_call_id) of the tool calls that run in this process.
@@ -52,6 +55,7 @@ class Sessions:
     def __init__(
         self, root: str, workspace: str, max_open: int, cache_size: int, writer: Writer | None = None
     ) -> None:
+        files.check_platform()
         self.root = root
         self.workspace = workspace
         self._max_open = max_open
