@@ -205,6 +205,8 @@ class JsonlSaver(Restorer, BaseCheckpointSaver[Any]):
                 call.serde,
                 sync=self._synced(ends_step=call.ends_run),
             )
+            if call.ends_run:
+                session.release()
 
     # --- reading
 

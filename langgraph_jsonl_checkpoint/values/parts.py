@@ -231,6 +231,23 @@ class DictPart:
         self.session: object = None
 
 
+def release(part: Any) -> None:
+    """Let go of the live objects that a part was made of: the run that had them is over.
+
+    What it is compared with stays: the next run reads the same, as other objects.
+    """
+    if type(part) is Item:
+        part.object = None
+    elif type(part) is ListPart:
+        part.objects = [NEVER] * part.length
+        for each in part.parts[: part.length]:
+            release(each)
+    elif type(part) is DictPart:
+        part.objects = dict.fromkeys(part.objects, NEVER)
+        for each in part.parts.values():
+            release(each)
+
+
 def look(value: Any) -> Any:
     """What of a live value a copy is compared with."""
     return _state(value) if type(value) in messages.KNOWN else value
