@@ -42,8 +42,8 @@ class _Thread:
 
     def __init__(self, length: int, stack: contextlib.ExitStack) -> None:
         supersteps = recorded(length)
-        ids = [calls[-1].arguments[0]["id"] for calls in supersteps]
-        self.early, self.newest, self.length = ids[max(2, length // 20)], ids[-1], length
+        stored = [calls[-1].arguments[0] for calls in supersteps]
+        self.newest, self.early = _found(stored[-1]), _found(stored[max(2, length // 20)])
         self.names = [name for name in savers.SYNC if name in savers.STORED or length <= HISTORY_UP_TO]
         self.folders = {name: stack.enter_context(savers.folder()) for name in self.names}
         self.warm: dict[str, Any] = {}
@@ -55,8 +55,6 @@ class _Thread:
                 if name not in savers.STORED:  # nothing of it would be left
                     stack.push(closed.pop_all())
                     self.warm[name] = saver
-        # The recording's objects would be collected in somebody's time.
-        del supersteps
 
     def measure(self, read: str, name: str, work: Callable[[], Any], expected: Any) -> None:
         settle()
@@ -66,16 +64,16 @@ class _Thread:
         if found != expected:
             raise AssertionError(f"{name}, {read}: {found}, not {expected}")
 
-    def cold(self, read: str, checkpoint_id: str | None, rounds: int) -> None:
+    def cold(self, read: str, checkpoint_id: str | None, expected: Any, rounds: int) -> None:
         for _ in range(rounds):
             for name in random.sample([name for name in self.names if name in savers.STORED], len(savers.STORED)):
                 with contextlib.ExitStack() as opened:
 
-                    def work() -> str:
+                    def work() -> Any:
                         saver = opened.enter_context(savers.SYNC[name](self.folders[name]))  # noqa: B023
-                        return saver.get_tuple(config(checkpoint_id=checkpoint_id)).checkpoint["id"]
+                        return _found(saver.get_tuple(config(checkpoint_id=checkpoint_id)).checkpoint)
 
-                    self.measure(read, name, work, checkpoint_id or self.newest)
+                    self.measure(read, name, work, expected)
 
     def new_process(self, rounds: int) -> None:
         for _ in range(rounds):
@@ -98,8 +96,13 @@ def _history(saver: Any) -> int:
     return sum(1 for _ in Chat(saver).graph.get_state_history(config()))
 
 
-def _newest(saver: Any) -> str:
-    return saver.get_tuple(config()).checkpoint["id"]
+def _newest(saver: Any) -> tuple[str, int]:
+    return _found(saver.get_tuple(config()).checkpoint)
+
+
+def _found(checkpoint: Any) -> tuple[str, int]:
+    """What must be the same, whoever read it."""
+    return checkpoint["id"], len(checkpoint["channel_values"].get("messages", ()))
 
 
 def tables(*, quick: bool) -> Iterator[tuple[str, list[dict[str, Any]]]]:
@@ -109,8 +112,8 @@ def tables(*, quick: bool) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         rounds = 3 if quick or length > 800 else 5
         with contextlib.ExitStack() as stack:
             thread = _Thread(length, stack)
-            thread.cold("newest, cold", None, rounds)
-            thread.cold("early id, cold", thread.early, rounds)
+            thread.cold("newest, cold", None, thread.newest, rounds)
+            thread.cold("early id, cold", thread.early[0], thread.early, rounds)
             thread.new_process(1 if quick else 3)
             thread.open_all(stack)
             thread.each("newest, warm", _newest, thread.newest, rounds)
