@@ -67,8 +67,8 @@ def bytes_at(marks: tuple[int, ...], kind: str, name: str) -> Iterator[dict[str,
     graph.add_node("work", lambda _: one())
     graph.add_edge(START, "work")
     graph.add_conditional_edges("work", lambda _: "work" if left else END)
-    with savers.folder() as folder, savers.STORED[name](folder) as saver:
-        compiled = graph.compile(checkpointer=savers.unsynced(saver))
+    with savers.folder() as folder, savers.unsynced(name, folder) as saver:
+        compiled = graph.compile(checkpointer=saver)
         for before, mark in zip((0, *marks), marks, strict=False):
             # A turn stores its input and then its start: two supersteps, one addition.
             left = mark - before - 1

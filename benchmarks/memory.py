@@ -32,8 +32,7 @@ def _held() -> int:
 
 def written(name: str, folder: str, supersteps: int, *, traced: bool) -> dict[str, int]:
     """Bytes by which this process grows when it writes a chat."""
-    with savers.SYNC[name](Path(folder)) as saver:
-        savers.unsynced(saver)
+    with savers.unsynced(name, Path(folder)) as saver:
         Chat(saver).say(3, "before")
         if traced:
             tracemalloc.start()

@@ -50,8 +50,8 @@ class _Thread:
         self.taken: dict[str, dict[str, list[float]]] = {name: {read: [] for read in READS} for name in self.names}
         for name in self.names:
             with contextlib.ExitStack() as closed:
-                saver = closed.enter_context(savers.SYNC[name](self.folders[name]))
-                play(savers.unsynced(saver), supersteps)
+                saver = closed.enter_context(savers.unsynced(name, self.folders[name]))
+                play(saver, supersteps)
                 if name not in savers.STORED:  # nothing of it would be left
                     stack.push(closed.pop_all())
                     self.warm[name] = saver

@@ -99,13 +99,15 @@ def opened(savers: dict[str, Open]) -> Iterator[dict[str, Any]]:
         yield {name: stack.enter_context(make(stack.enter_context(folder()))) for name, make in savers.items()}
 
 
-def unsynced(saver: Any) -> Any:
-    """The saver, without its syncs: to fill a store that is only read afterwards."""
-    if isinstance(saver, SqliteSaver):
-        saver.conn.execute("PRAGMA synchronous=OFF")
-    elif type(saver).__name__ == "PostgresSaver":
-        saver.conn.execute("SET synchronous_commit = off")
-    return saver
+@contextlib.contextmanager
+def unsynced(name: str, place: Path) -> Iterator[Any]:
+    """The saver without its syncs: to fill a store whose writing is not timed."""
+    with (jsonl("never") if name == "JsonlSaver" else SYNC[name])(place) as saver:
+        if name == "SqliteSaver":
+            saver.conn.execute("PRAGMA synchronous=OFF")
+        elif name == "PostgresSaver":
+            saver.conn.execute("SET synchronous_commit = off")
+        yield saver
 
 
 def size(saver: Any, place: Path, *, blocks: bool = False) -> int:
