@@ -2,7 +2,7 @@
 
 Four kinds of state, each of which gets 1 KB of new text in a superstep. The exponent is that of the last
 doubling: 1 is a line, 2 a square. The savers that store the whole state at each step stop at 800. *Live* is a log
-that its writer has open, with a frame for each commit; *packed* a copy of it after `pack`.
+that its writer has open; *packed* a copy of it after `pack`.
 """
 
 from __future__ import annotations
