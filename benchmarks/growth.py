@@ -76,7 +76,6 @@ def bytes_at(marks: tuple[int, ...], kind: str, name: str) -> Iterator[dict[str,
             size = savers.size(saver, folder)
             if name != "JsonlSaver":
                 yield {name: size}
-            elif hasattr(saver, "pack"):
                 yield {"JsonlSaver, live": size, "JsonlSaver, packed": _packed(folder)}
             else:
                 yield {"JsonlSaver, live": size}

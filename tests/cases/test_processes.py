@@ -376,7 +376,7 @@ def test_open_sessions_are_bounded_for_many_threads_at_once(root: Path) -> None:
 
 @linux
 def test_a_list_of_all_threads_keeps_few_logs_open(root: Path) -> None:
-    """Packed logs are read from their files: of eighty threads whose checkpoints interleave, each comes in its turn."""
+    """Packed logs are read from their files: of eighty threads that interleave, each comes in its turn."""
     threads = [f"t{number}" for number in range(80)]
     with JsonlSaver(root, fsync="never", max_open=4) as saver:
         for turn in range(3):
