@@ -44,7 +44,7 @@ def begin_with(threads: Path, root: Path, thread: str, state: str) -> Path:
 def test_a_log_is_whole_wherever_the_process_that_packs_it_died(
     program: Program, threads: Path, tmp_path: Path, thread: str, state: str
 ) -> None:
-    """Killed at any kernel call, it left the old log or the packed one; it is packed again, and the thread goes on."""
+    """Killed at any kernel call, it left the old log or the packed one; the thread goes on and is packed."""
     begin = begin_with(threads, tmp_path / "begin", thread, state)
     log = log_of(begin, thread).relative_to(begin)
     lines, (seen,) = text(begin / log), look(begin, [thread]).values()
@@ -78,7 +78,9 @@ def test_a_log_is_whole_wherever_the_process_that_packs_it_died(
     assert outcomes == {False, True}
 
 
-def test_what_killed_packers_left_goes_when_the_log_is_packed(program: Program, threads: Path, tmp_path: Path) -> None:
+def test_what_killed_packers_left_goes_when_the_log_is_packed(
+    program: Program, threads: Path, tmp_path: Path
+) -> None:
     """Three processes die with a packed log beside its place; the fourth clears up and packs."""
     root = shutil.copytree(threads, tmp_path / "root")
     log = log_of(root, "plain")

@@ -184,7 +184,11 @@ def small(root: Path, *, turns: int = 3) -> Path:
     messages: list[AnyMessage] = []
     with JsonlSaver(root, fsync="never", restore_memory="never") as saver:
         for turn in range(turns):
-            messages = [*messages, HumanMessage(f"question {turn}", id=f"h{turn}"), AIMessage(f"a {turn}", id=f"a{turn}")]
+            messages = [
+                *messages,
+                HumanMessage(f"question {turn}", id=f"h{turn}"),
+                AIMessage(f"a {turn}", id=f"a{turn}"),
+            ]
             values = {"messages": messages, "files": {f"f{n}": prose((turn, n), 90) for n in range(turn, turn + 5)}}
             for ns in ("", "child:1"):
                 parent = at(turn - 1) if turn else None
@@ -193,7 +197,9 @@ def small(root: Path, *, turns: int = 3) -> Path:
                 where = config("t", ns, parent)
                 where["configurable"]["input_id"] = f"input {turn}"
                 saver.put(where, stored, metadata, stored["channel_versions"])
-                saver.put_writes(config("t", ns, at(turn)), [("messages", messages[-1:]), ("n", turn)], f"task {turn}")
+                saver.put_writes(
+                    config("t", ns, at(turn)), [("messages", messages[-1:]), ("n", turn)], f"task {turn}"
+                )
         return saver.path("t")
 
 
@@ -206,5 +212,7 @@ def go_on(saver: JsonlSaver, thread_id: str = "t", *, number: int = 90) -> Any:
     values["messages"] = [*held, HumanMessage(f"new {number}", id=f"new {number}")]
     stored = checkpoint(at(number), values)
     saver.put(found.config, stored, {"source": "loop", "step": number}, stored["channel_versions"])
-    saver.put_writes(config(thread_id, checkpoint_id=at(number)), [("messages", [AIMessage("late", id="late")])], "new")
+    saver.put_writes(
+        config(thread_id, checkpoint_id=at(number)), [("messages", [AIMessage("late", id="late")])], "new"
+    )
     return saver.get_tuple(config(thread_id))
