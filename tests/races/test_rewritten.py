@@ -66,7 +66,7 @@ def delete(root: Path, saver: JsonlSaver) -> None:
 
 
 @pytest.mark.parametrize("packed_before", [False, True])
-@pytest.mark.parametrize("what", [pack, pack_by_another, pack_twice, evict, close, delete])
+@pytest.mark.parametrize("what", [pack_twice, evict, close, delete])
 def test_a_half_read_list_goes_on_as_it_began(
     root: Path, what: Callable[[Path, JsonlSaver], Any], packed_before: bool
 ) -> None:
