@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -51,8 +52,17 @@ class Worker:
         return found
 
     def signal(self, number: int) -> None:
-        """Send it a signal; a stop is waited for."""
+        """Send it a signal."""
         os.kill(self.pid, number)
+
+    def until_stopped(self) -> None:
+        """Wait until it has stopped itself, which it does right after it has said so."""
+        end = time.monotonic() + _PATIENCE
+        while not subprocess.run(
+            ["ps", "-o", "state=", "-p", str(self.pid)], capture_output=True, check=True
+        ).stdout.startswith(b"T"):
+            assert time.monotonic() < end, f"{self.name} does not stop"
+            time.sleep(0.001)
 
     def end(self) -> int:
         """Wait for its end; how it ended."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from races.conftest import Crew, Worker
 
-STOPPED = 0.25  # seconds: no wait of the package ends by itself, so a short one shows what a long one does
+STOPPED = 0.15  # seconds: no wait of the package ends by itself, so a short one shows what a long one does
 
 HOLDS = [  # call, where, step: the lock is held there
     ("write", "before", "write"),
@@ -59,6 +59,7 @@ def stop(crew: Crew, call: str, where: str, do: str) -> Worker:
     """A process that was stopped there."""
     stopped = crew.start("stop_in", "s", call="write" if call == "torn" else call, where=where, do=do)
     stopped.until("stops")
+    stopped.until_stopped()
     return stopped
 
 
@@ -144,6 +145,7 @@ def test_a_stopped_writer_is_alive(crew: Crew) -> None:
     """Its tool call is running, not uncertain, however long it is stopped; killed, it has crashed."""
     stopped = crew.start("stop_in_a_run", "s")
     stopped.until("charged")
+    stopped.until_stopped()
     with JsonlSaver(crew.root) as saver:
         state = saver.resume_state("t")
         assert not state.crashed
