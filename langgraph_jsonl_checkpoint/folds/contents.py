@@ -6,7 +6,6 @@ somebody asks for them.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -57,7 +56,7 @@ class Stored(msgspec.Struct):
             all(not seqs or max(seqs) < behind for seqs in known)
             and all(not seqs or min(seqs) >= 0 for seqs in known[1:])
             and min(firsts, default=0) >= -1
-            and all(a < b for row in ascending for a, b in pairwise(row))
+            and all(row == sorted(set(row)) for row in ascending)
             and len(numbers.firsts) == len(numbers.seqs)
             and len(runs.begins) == len(runs.writers)
             and min(numbers.firsts, default=0) >= 0
