@@ -35,6 +35,7 @@ __all__ = [
     "stat",
     "unlink",
     "unlock_descriptor",
+    "utime",
 ]
 
 open = os.open  # noqa: A001 (the name that the call has)
@@ -50,6 +51,7 @@ rename = os.rename
 mkdir = os.mkdir
 rmdir = os.rmdir
 listdir = os.listdir
+utime = os.utime
 
 _MISSING = [name for name in ("pread", "pwrite", "O_CLOEXEC", "O_DIRECTORY", "O_NOFOLLOW") if not hasattr(os, name)]
 if "fcntl" not in globals():

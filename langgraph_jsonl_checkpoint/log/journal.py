@@ -99,19 +99,18 @@ def follow(data: bytes, position: Position) -> Followed:
     found = Followed(position)
     try:
         while at < len(data):
-            if (skipped := frames.skipped(view, at)) is not None:
-                at = skipped[1]
-                continue
-            text, end = frames.read(view, at)
+            # An index stands behind the header and nowhere else.
+            begin = (frames.skippable_end(view, at) or at) if seq == 1 else at
+            text, end = frames.read(view, begin)
             lines, chain = opened(text, seq, chain)
-            found.frames.append((seq, base + at))
+            found.frames.append((seq, base + begin))
             found.lines += lines
             at, seq = end, seq + len(lines)
     except OutOfSequenceError as error:
         # A whole frame with an intact checksum: no dying writer leaves that.
         found.problem = Problem(base + at, str(error), torn=False)
     except frames.BadFrameError as error:
-        found.problem = Problem(base + at, str(error), torn=not _commit_behind(data, at, seq))
+        found.problem = Problem(base + at, str(error), torn=not _commit_behind(data, at, seq, chain))
     found.position = Position(base + at, seq, chain)
     return found
 
@@ -196,8 +195,8 @@ def _digest(before: bytes, text: bytes | bytearray) -> bytes:
     return hashed.digest()
 
 
-def _commit_behind(data: bytes, start: int, seq: int) -> bool:
-    """Whether a whole, later frame of a log stands behind a frame that cannot be read.
+def _commit_behind(data: bytes, start: int, seq: int, chain: bytes) -> bool:
+    """Whether a whole frame of this log that comes next, or later, stands behind one that cannot be read.
 
     Then the damage is in the middle: no writer dies there. A frame with an earlier seq is no sign of that: a
     disk may show old data in a page that it lost.
@@ -209,9 +208,11 @@ def _commit_behind(data: bytes, start: int, seq: int) -> bool:
             return False
         try:
             text, _ = frames.read(view, at)
-        except frames.BadFrameError:
+            number = re.match(rb'\{"seq":(\d{1,18}),', text)
+            if number and int(number[1]) > seq:
+                return True
+            opened(text, seq, chain)
+        except (frames.BadFrameError, OutOfSequenceError):
             continue
-        number = re.match(rb'\{"seq":(\d{1,18}),', text)
-        if number and int(number[1]) > seq:
-            return True
+        return True
     return True
