@@ -14,9 +14,6 @@ with contextlib.suppress(ModuleNotFoundError):
     import fcntl
 
 __all__ = [
-    "LOCK_NB",
-    "LOCK_SH",
-    "check_platform",
     "close",
     "fdatasync",
     "flock",
