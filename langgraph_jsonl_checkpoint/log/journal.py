@@ -6,6 +6,7 @@ behind that, if anything is.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ _DIGEST = 16
 _CHAIN = b',"chain":"'
 _TAIL = len(_CHAIN) + 2 * _DIGEST + len(b'"}')
 _FROM = -_TAIL
+SEQ = re.compile(rb'\{"seq":(\d{1,18}),"type":"')
 _GARBAGE_STEPS = 4096  # how many places behind damage are tried as the begin of a frame
 
 
@@ -76,7 +78,7 @@ class Followed:
     problem: Problem | None = None
 
 
-def commit(position: Position, lines: Sequence[bytes]) -> tuple[bytes, Position]:
+def commit(position: Position, lines: Sequence[bytes], key: bytes = b"") -> tuple[bytes, Position]:
     """The frame of a commit of `lines` (without line feeds) that follows `position`, and the position behind it."""
     # A text may be large: it is put together once.
     text = bytearray()
@@ -84,32 +86,33 @@ def commit(position: Position, lines: Sequence[bytes]) -> tuple[bytes, Position]
         text += line
         text += b"\n"
     del text[-2:]
-    digest = _digest(position.chain, text)
-    text += b'%s%s"}\n' % (_CHAIN, digest.hex().encode())
+    chain = digest(position.chain, text, key)
+    text += b'%s%s"}\n' % (_CHAIN, chain.hex().encode())
     if len(text) > frames.MAX_TEXT:
         raise OverflowError(f"a commit of {len(text)} bytes is larger than {frames.MAX_TEXT}")
     frame = frames.compress(text)
-    return frame, Position(position.offset + len(frame), position.seq + len(lines), digest)
+    return frame, Position(position.offset + len(frame), position.seq + len(lines), chain)
 
 
-def follow(data: bytes, position: Position) -> Followed:
+def follow(data: bytes, position: Position, key: bytes = b"") -> Followed:
     """The whole commits of `data`, which begins at `position`, and what is wrong behind them."""
     view, base = memoryview(data), position.offset
     found = Followed(position)
     while (start := found.position.offset - base) < len(data):
         at = found.position
         try:
-            if (skipped := frames.skipped(view, start)) is not None:
-                found.position = at._replace(offset=base + skipped[1])
+            if end := frames.skippable_end(view, start):
+                check_index(view, end, at.seq)
+                found.position = at._replace(offset=base + end)
                 continue
             text, end = frames.read(view, start)
-            lines, chain = opened(text, at.seq, at.chain)
+            lines, chain = opened(text, at.seq, at.chain, key)
         except OutOfSequenceError as error:
             # A whole frame with an intact checksum: no dying writer leaves that.
             found.problem = Problem(at.offset, str(error), torn=False)
             return found
         except frames.BadFrameError as error:
-            torn = not _commit_behind(data, start, at.seq)
+            torn = frame_behind(data, start, at, key, _GARBAGE_STEPS) is None
             found.problem = Problem(at.offset, str(error), torn)
             return found
         found.frames.append((at.seq, at.offset))
@@ -122,7 +125,36 @@ class OutOfSequenceError(Exception):
     """A whole frame that does not hold the commits that must come next."""
 
 
-def opened(text: bytes, seq: int, chain: bytes) -> tuple[list[Line], bytes]:
+def check_index(view: memoryview, end: int, seq: int) -> None:
+    """Refuse a skippable frame that was put in, or whose length is damaged so that commits would be passed over.
+
+    Args:
+        view: The log.
+        end: The offset behind the frame.
+        seq: The seq of the next record.
+
+    Raises:
+        OutOfSequenceError: It is no index, which stands between a header and packed frames. A packed log is whole
+            before it has its place: no dying writer leaves that.
+    """
+    if seq != 1:
+        raise OutOfSequenceError("a skippable frame stands where no index belongs")
+    try:
+        text, _ = frames.read(view, end)
+    except frames.BadFrameError as error:
+        raise OutOfSequenceError(f"behind the index no packed frame begins ({error})") from None
+    if not text.startswith(b'{"seq":1,'):
+        raise OutOfSequenceError("behind the index stands no packed frame that goes on from the header")
+
+
+def is_begun_with(header: bytes, key: bytes) -> bool:
+    """Whether a header's digest was made with a key; True if it has none, which others will find."""
+    if not header.startswith(_CHAIN, len(header) - _TAIL - 1):
+        return True
+    return chain_of(header) == digest(b"", header[: -1 - _TAIL], key).hex()
+
+
+def opened(text: bytes, seq: int, chain: bytes, key: bytes = b"") -> tuple[list[Line], bytes]:
     """The lines of a frame's text that follow `seq` and `chain`, and the digest of its last commit.
 
     Raises:
@@ -140,7 +172,7 @@ def opened(text: bytes, seq: int, chain: bytes) -> tuple[list[Line], bytes]:
         kind = line[len(envelope) : quote].decode("ascii", "replace")
         at += len(line) + 1
         if line.startswith(_CHAIN, _FROM):
-            chain = _digest(chain, text[begin : at - 1 - _TAIL])
+            chain = digest(chain, text[begin : at - 1 - _TAIL], key)
             if line[-_TAIL + len(_CHAIN) : -2] != chain.hex().encode():
                 raise OutOfSequenceError("the commit does not follow the one before: its chain digest differs")
             found.append(Line(kind, line[:-_TAIL] + b"}"))
@@ -153,7 +185,7 @@ def opened(text: bytes, seq: int, chain: bytes) -> tuple[list[Line], bytes]:
     return found, chain
 
 
-def split(text: bytes, seq: int, behind: int, chain: bytes) -> list[bytes]:
+def split(text: bytes, seq: int, behind: int, chain: bytes, key: bytes = b"") -> list[bytes]:
     """The lines of a packed frame's text, as they stand there.
 
     Whoever packed the frame followed its chain, and its checksum holds it since: only that it is this frame is
@@ -166,7 +198,7 @@ def split(text: bytes, seq: int, behind: int, chain: bytes) -> list[bytes]:
     if lines.pop() or len(lines) != behind - seq or not lines[-1].startswith(b'{"seq":%d,' % (behind - 1)):
         raise OutOfSequenceError(f"the frame does not hold the records {seq} to {behind - 1}")
     first = next((i for i, line in enumerate(lines) if line.startswith(_CHAIN, _FROM)), len(lines) - 1)
-    opened(b"\n".join(lines[: first + 1]) + b"\n", seq, chain)
+    opened(b"\n".join(lines[: first + 1]) + b"\n", seq, chain, key)
     return lines
 
 
@@ -191,30 +223,39 @@ def renumbered(line: bytes, seq: int) -> bytes:
     return b'{"seq":%d%s' % (seq, line[line.index(b",") :])
 
 
-def _digest(before: bytes, text: bytes | bytearray) -> bytes:
+def digest(before: bytes, text: bytes | bytearray, key: bytes) -> bytes:
     """BLAKE2b over the digest before and a commit's text; the text comes without its last brace and the chain."""
-    hashed = hashlib.blake2b(before, digest_size=_DIGEST)
+    hashed = hashlib.blake2b(before, digest_size=_DIGEST, key=key)
     hashed.update(text)
     hashed.update(b"}\n")
     return hashed.digest()
 
 
-def _commit_behind(data: bytes, start: int, seq: int) -> bool:
-    """Whether a whole, later frame of a log stands behind a frame that cannot be read.
+def frame_behind(data: bytes, start: int, at: Position, key: bytes, steps: int | None = None) -> int | None:
+    """Where the next whole frame of a log begins behind one that cannot be read; None if there is none.
 
-    Then the damage is in the middle: no writer dies there. A frame with an earlier seq is no sign of that: a
-    disk may show old data in a page that it lost.
+    Then the damage is in the middle: no writer dies there. A frame with an earlier seq is no sign of that, as a disk
+    may show old data in a page that it lost; nor is one with the same seq, unless it is the commit that comes next.
+
+    Args:
+        data: The log, or its end.
+        start: Where the frame begins in it that cannot be read.
+        at: The position before that frame.
+        key: The key of the chain.
+        steps: How many places are tried; when they are used up, the last one counts as such a frame.
     """
-    view, at = memoryview(data), start
-    for _ in range(_GARBAGE_STEPS):
-        at = data.find(frames.MAGIC, at + 1)
-        if at < 0:
-            return False
-        try:
-            text, _ = frames.read(view, at)
-        except frames.BadFrameError:
-            continue
-        number = re.match(rb'\{"seq":(\d{1,18}),', text)
-        if number and int(number[1]) > seq:
-            return True
-    return True
+    view, found = memoryview(data), start
+    while steps is None or steps > 0:
+        found = data.find(frames.MAGIC, found + 1)
+        if found < 0:
+            return None
+        steps = None if steps is None else steps - 1
+        with contextlib.suppress(frames.BadFrameError, OutOfSequenceError):
+            text, _ = frames.read(view, found)
+            seq = SEQ.match(text)
+            if seq is None or int(seq[1]) < at.seq:
+                continue
+            if int(seq[1]) == at.seq:
+                opened(text, at.seq, at.chain, key)
+            return found
+    return found
