@@ -7,6 +7,7 @@ call counts as never started because the record that says so is lost.
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -214,19 +215,17 @@ class _Salvager:
             contents.apply(kept.line.kind, kept.line.text, i)
         thaw = Thawer(Book(lines, contents.stored.numbers), self._serde)
         fold, halves = contents.checkpoints, set()
-        by_ns: dict[str, list[int]] = defaultdict(list)  # where a namespace's checkpoints stand
+        places: dict[str, list[int]] = defaultdict(list)  # where a namespace's checkpoints stand
         for name, ns in fold.newest_first():
-            by_ns[ns].append(fold.seq(ns, name))
+            insort(places[ns], fold.seq(ns, name))
         for name, ns in fold.newest_first():
-            own = fold.seq(ns, name)
-            begin = _begin_of_deltas(contents, thaw, ns, name)
+            begin, own = _begin_of_deltas(contents, thaw, ns, name), fold.seq(ns, name)
             if begin is None:
                 continue
-            places = sorted(by_ns[ns])
-            low = max((at for at in places if at < begin), default=-1)
-            high = min((at for at in places if at > own), default=len(self.kept) - 1)
-            first = self.kept[low].seq if low >= 0 else -1
-            if begin < 0 or any(first < b and a <= self.kept[high].seq for a, b in gaps):
+            before, behind = bisect_left(places[ns], begin) - 1, bisect_right(places[ns], own)
+            low = self.kept[places[ns][before]].seq if before >= 0 else -1
+            high = self.kept[places[ns][behind] if behind < len(places[ns]) else -1].seq
+            if begin < 0 or any(low < last and first <= high for first, last in gaps):
                 halves.add(own)
         for at in sorted(halves, reverse=True):
             gone = self.kept.pop(at)

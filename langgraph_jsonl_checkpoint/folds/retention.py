@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.values.references import texts_of
@@ -87,8 +89,11 @@ def survivors(
     last: set[Key] = set()
     texts: list[Any] = []
     stays: list[tuple[Line, records.Record | None]] = []
-    for line in lines:
-        record = records.parse(line.kind, line.text)
+    for seq, line in enumerate(lines, 1):
+        try:
+            record = records.parse(line.kind, line.text)
+        except msgspec.DecodeError as error:
+            raise fold.lines.corrupt(seq, f"the record is not what its type says ({error})") from error
         if isinstance(record, records.Checkpoint):
             key = untag_text(record.ns), untag_text(record.id)
             if removal.covers(*key) or key in last:
