@@ -20,8 +20,8 @@ lint: $(VENV)/installed
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-bench: $(VENV)/installed
-	$(BIN)/python benchmarks/run.py
+bench: $(VENV)/installed-bench  ## the benchmarks; ARGS=quick for three minutes of them, ARGS="chat reads" for some
+	$(BIN)/python benchmarks/run.py $(ARGS)
 
 upstream: $(VENV)/installed  ## LangGraph's own checkpointer tests, from its sdist, on JsonlSaver
 	$(BIN)/python tests/upstream/run.py
@@ -29,6 +29,11 @@ upstream: $(VENV)/installed  ## LangGraph's own checkpointer tests, from its sdi
 $(VENV)/installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+# What only the benchmarks need, drawing and PostgreSQL, is not installed for the tests.
+$(VENV)/installed-bench: $(VENV)/installed
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[bench]'
 	touch $@
 
 $(OLDEST)/installed: pyproject.toml

@@ -19,6 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+import savers
 import workload
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -94,36 +95,37 @@ def turn(saver: Any, policy: ToolPolicy | None, durability: Any, own: list[float
     return say
 
 
-def played(fsync: str, durability: str) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+def played(fsync: str, durability: str, turns: int) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
     """Seconds of each turn, and of the guard in it."""
     taken: dict[str, list[float]] = {name: [] for name in POLICIES}
     own: dict[str, list[float]] = {name: [] for name in POLICIES}
     order = list(POLICIES)
     shuffle = random.Random(fsync + durability).shuffle
     with contextlib.ExitStack() as stack:
-        turns = {}
+        chats = {}
         for name, policy in POLICIES.items():
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            saver = stack.enter_context(workload.jsonl(fsync)(folder))
-            turns[name] = turn(saver, policy, durability, own[name])
+            saver = stack.enter_context(savers.jsonl(fsync)(folder))
+            chats[name] = turn(saver, policy, durability, own[name])
         # A collection would be charged to whoever runs then: it is made between the rounds, and of what is new only.
         gc.collect()
         gc.freeze()
-        for _ in range(TURNS):
+        for _ in range(turns):
             gc.collect()
             shuffle(order)
             for name in order:
-                taken[name].append(turns[name]())
+                taken[name].append(chats[name]())
         gc.unfreeze()
     return taken, own
 
 
-def tables() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def tables(*, quick: bool) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Medians of turns with one call."""
+    turns = TURNS // 4 if quick else TURNS
     rows = []
     for fsync in ("checkpoint", "never"):
         for durability in ("sync", "async"):
-            taken, own = played(fsync, durability)
+            taken, own = played(fsync, durability, turns)
             bare = median(taken["bare ToolNode"])
             rows += [
                 {
@@ -137,4 +139,4 @@ def tables() -> Iterator[tuple[str, list[dict[str, Any]]]]:
                 }
                 for name, times in taken.items()
             ]
-    yield f"What the guard costs a turn with one tool call (medians of {TURNS} in ms)", rows
+    yield f"What the guard costs a turn with one tool call (medians of {turns} in ms)", rows

@@ -7,7 +7,6 @@ values (`msgspec.Raw`) the bytes they are. That is why the package uses msgspec.
 
 from __future__ import annotations
 
-import io
 import tempfile
 import timeit
 from statistics import median
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import orjson
 import workload
-import zstandard
 
 from langgraph_jsonl_checkpoint import JsonlSaver
 from langgraph_jsonl_checkpoint.log import records
@@ -28,11 +26,8 @@ if TYPE_CHECKING:
 def lines() -> dict[str, bytes]:
     """The last line of each record type, in the log of a chat of 70 supersteps."""
     with tempfile.TemporaryDirectory() as folder, JsonlSaver(folder) as saver:
-        say = workload.chat(saver)
-        for _ in range(10):
-            say()
-        log = saver.path("bench").read_bytes()
-    text = zstandard.ZstdDecompressor().stream_reader(io.BytesIO(log), read_across_frames=True).read()
+        workload.Chat(saver).say(10)
+        text = workload.text(saver.path("bench"))
     return {msgspec.json.decode(line)["type"]: line for line in text.splitlines()}
 
 
@@ -44,7 +39,7 @@ def microseconds(call: Callable[[], Any]) -> float:
     return 1e6 * median(timer.repeat(7, runs)) / runs
 
 
-def tables() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def tables(*, quick: bool) -> Iterator[tuple[str, list[dict[str, Any]]]]:  # noqa: ARG001 - it takes seconds
     """Each library in its own best form, on the same bytes."""
     log = lines()
     text = "".join(chunk for chunk, _ in zip(workload.texts(), range(5000), strict=False))

@@ -1,90 +1,51 @@
-"""Runs the benchmarks and prints their tables: `python benchmarks/run.py [growth] [speed] [guard] [json_library]`.
+"""Runs the benchmarks and prints their tables: `python benchmarks/run.py [quick] [chat] [saver_time] …`.
 
-Nothing is written but temporary files. TMPDIR says where, and so which disk is synced.
+Without names it runs all, and a run that is not `quick` draws the figures of docs/. Nothing else is written but
+temporary files: TMPDIR says where, and so which disk is synced.
 """
 
 from __future__ import annotations
 
 import importlib
-import os
-import platform
 import sys
-import tempfile
 import time
-from importlib.metadata import version
-from statistics import median
-from typing import Any
 
-BENCHMARKS = ("json_library", "speed", "guard", "growth")
-PACKAGES = (
-    "langgraph-jsonl-checkpoint",
-    "langgraph",
-    "langgraph-checkpoint",
-    "langgraph-checkpoint-sqlite",
-    "langchain-core",
-    "msgspec",
-    "orjson",
-    "zstandard",
+import report
+import savers
+
+BENCHMARKS = (
+    "chat",
+    "saver_time",
+    "latency",
+    "reads",
+    "many_threads",
+    "growth",
+    "concurrency",
+    "memory",
+    "guard",
+    "json_library",
 )
+WORDS = (*BENCHMARKS, "quick")
 
 
-def sync() -> float:
-    """Milliseconds that this disk takes to append and sync 1 KB, now."""
-    taken = []
-    with tempfile.TemporaryFile(buffering=0) as file:
-        for _ in range(50):
-            started = time.perf_counter()
-            file.write(os.urandom(1024))
-            os.fsync(file.fileno())
-            taken.append(time.perf_counter() - started)
-    return 1e3 * median(taken)
-
-
-def machine() -> str:
-    """What the numbers were measured on."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as info:
-            processor = next(line.split(":", 1)[1].strip() for line in info if line.startswith("model name"))
-    except (OSError, StopIteration):
-        processor = platform.processor() or platform.machine()
-    return (
-        f"{platform.system()} {platform.release()}, {processor}, {os.cpu_count()} cores; "
-        f"Python {platform.python_version()}; a sync of 1 KB takes {sync():.2f} ms"
-    )
-
-
-def show(title: str, rows: list[dict[str, Any]]) -> None:
-    """Prints a table that is Markdown, too."""
-    lines = [list(rows[0]), *([_text(value) for value in row.values()] for row in rows)]
-    columns = []
-    for cells, value in zip(zip(*lines, strict=True), rows[0].values(), strict=True):
-        width = max(map(len, cells))
-        align = str.ljust if isinstance(value, str) else str.rjust
-        rule = "-" * width if isinstance(value, str) else "-" * (width - 1) + ":"
-        columns.append([align(cells[0], width), rule, *(align(cell, width) for cell in cells[1:])])
-    print(f"\n## {title}\n")
-    for line in zip(*columns, strict=True):
-        print(f"| {' | '.join(line)} |")
-    sys.stdout.flush()
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:.3f}" if value < 100 else f"{value:,.0f}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def main(names: list[str]) -> None:
+def main(words: list[str]) -> None:
     """Runs the named benchmarks, or all."""
-    if unknown := set(names) - set(BENCHMARKS):
-        sys.exit(f"no such benchmark: {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
-    print(machine())
-    print(", ".join(f"{package} {version(package)}" for package in PACKAGES))
-    for name in names or BENCHMARKS:
-        for title, rows in importlib.import_module(name).tables():
-            show(title, rows)
+    if unknown := set(words) - set(WORDS):
+        sys.exit(f"no such benchmark: {', '.join(sorted(unknown))}; there are {', '.join(WORDS)}")
+    quick = "quick" in words
+    print(report.machine())
+    print(report.versions())
+    if savers.LEFT_OUT:
+        print(f"PostgresSaver was left out: {savers.LEFT_OUT}")
+    savers.warm()
+    took = {}
+    for name in BENCHMARKS:
+        if name in words or not {*words} - {"quick"}:
+            begun = time.perf_counter()
+            for title, rows in importlib.import_module(name).tables(quick=quick):
+                report.show(title, rows)
+            took[name] = time.perf_counter() - begun
+    print("\nSeconds: " + ", ".join(f"{name} {seconds:.0f}" for name, seconds in took.items()))
 
 
 if __name__ == "__main__":

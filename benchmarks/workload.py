@@ -6,30 +6,41 @@ or random text compresses as no conversation does.
 
 from __future__ import annotations
 
-import contextlib
+import gc
+import io
+import multiprocessing
+import os
 import random
-import sqlite3
 import sysconfig
 import time
+from concurrent.futures import ProcessPoolExecutor
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import zstandard
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, copy_checkpoint
+from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
-from langgraph_jsonl_checkpoint import JsonlSaver
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-THREAD = {"configurable": {"thread_id": "bench"}, "recursion_limit": 1_000_000}
+SUPERSTEPS_OF_A_TURN = 7
+
+
+def config(thread: str = "bench", checkpoint_id: str | None = None) -> Any:
+    """Names a thread, and one of its checkpoints."""
+    found = {"thread_id": thread, "checkpoint_ns": ""}
+    if checkpoint_id is not None:
+        found["checkpoint_id"] = checkpoint_id
+    return {"configurable": found, "recursion_limit": 1_000_000}
 
 
 def texts(size: int = 1000) -> Iterator[str]:
@@ -45,7 +56,7 @@ def texts(size: int = 1000) -> Iterator[str]:
 
 
 class ScriptedModel(BaseChatModel):
-    """Calls the tool twice for each user message, then answers: 7 supersteps a turn."""
+    """Calls the tool twice for each user message, then answers."""
 
     source: Any
 
@@ -77,104 +88,163 @@ class ScriptedModel(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=answer)])
 
 
-def chat(saver: Any) -> Callable[[], Any]:
-    """A tool-calling agent on that saver; each call is one turn of the user."""
-    source = texts()
-    model = ScriptedModel(source=source)
+class Chat:
+    """A tool-calling agent on a saver. Each call is one turn of the user: 7 supersteps, 5 of them a KB of text."""
 
-    @tool
-    def read_file(path: str, start: int, end: int) -> str:  # noqa: ARG001 - the model's arguments
-        """Reads lines of a file."""
-        return next(source)
+    def __init__(self, saver: Any, durability: Any = "sync") -> None:
+        source = self._source = texts()
+        model = ScriptedModel(source=source)
 
-    def agent(state: MessagesState) -> dict[str, Any]:
-        return {"messages": [model.invoke(state["messages"])]}
+        @tool
+        def read_file(path: str, start: int, end: int) -> str:  # noqa: ARG001 - the model's arguments
+            """Reads lines of a file."""
+            return next(source)
 
-    graph = StateGraph(MessagesState)
-    graph.add_node("agent", agent)
-    graph.add_node("tools", ToolNode([read_file]))
-    graph.add_edge(START, "agent")
-    graph.add_conditional_edges("agent", tools_condition)
-    graph.add_edge("tools", "agent")
-    compiled = graph.compile(checkpointer=saver)
-    turn = count()
+        def agent(state: MessagesState) -> dict[str, Any]:
+            return {"messages": [model.invoke(state["messages"])]}
 
-    def say() -> Any:
-        question = HumanMessage(next(source)[:300], id=f"question-{next(turn)}")
-        return compiled.invoke({"messages": [question]}, THREAD, durability="sync")
+        graph = StateGraph(MessagesState)
+        graph.add_node("agent", agent)
+        graph.add_node("tools", ToolNode([read_file]))
+        graph.add_edge(START, "agent")
+        graph.add_conditional_edges("agent", tools_condition)
+        graph.add_edge("tools", "agent")
+        self.graph = graph.compile(checkpointer=saver)
+        self._durability = durability
+        self._turns = count()
 
-    return say
+    def _question(self) -> dict[str, Any]:
+        return {"messages": [HumanMessage(next(self._source)[:300], id=f"question-{next(self._turns)}")]}
+
+    def say(self, turns: int = 1, thread: str = "bench") -> None:
+        for _ in range(turns):
+            self.graph.invoke(self._question(), config(thread), durability=self._durability)
+
+    async def asay(self, turns: int = 1, thread: str = "bench") -> None:
+        for _ in range(turns):
+            await self.graph.ainvoke(self._question(), config(thread), durability=self._durability)
+
+
+class StoresNothing(BaseCheckpointSaver[str]):
+    """What LangGraph itself takes: it keeps the newest checkpoint's own objects, so that a chat can go on."""
+
+    _newest: CheckpointTuple | None = None
+
+    def get_tuple(self, config: Any) -> Any:  # noqa: ARG002 - LangGraph's interface
+        newest = self._newest
+        return newest and newest._replace(checkpoint=copy_checkpoint(newest.checkpoint))
+
+    def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:  # noqa: ARG002
+        stored = {"configurable": {**config["configurable"], "checkpoint_id": checkpoint["id"]}}
+        self._newest = CheckpointTuple(stored, checkpoint, metadata, config, [])
+        return stored
+
+    def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+        """A finished turn has none that are pending."""
+
+    async def aget_tuple(self, config: Any) -> Any:
+        return self.get_tuple(config)
+
+    async def aput(self, *arguments: Any) -> Any:
+        return self.put(*arguments)
+
+    async def aput_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+        self.put_writes(config, writes, task_id, task_path)
+
+    # The versions that the savers which store something have: strings.
+    get_next_version = InMemorySaver.get_next_version
 
 
 class Call(NamedTuple):
-    """One call of `put` or `put_writes`, as LangGraph made it."""
+    """One call of `put` or `put_writes`, as LangGraph made it, but for the thread."""
 
     name: str
+    checkpoint_id: str | None
     arguments: tuple[Any, ...]
 
+    def __call__(self, saver: Any, thread: str = "bench", sort: str = "") -> Any:
+        return getattr(saver, sort + self.name)(config(thread, self.checkpoint_id), *self.arguments)
 
-class Recorder(InMemorySaver):
-    """Keeps the calls.
 
-    A turn goes on with the very messages of the turn before: each saver recognises those that it handed out itself,
-    and the calls are played to several.
+class _Recorder(StoresNothing):
+    """A turn goes on with the very messages of the turn before.
+
+    Each saver recognises those that it handed out itself, and the calls are played to several.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.supersteps: list[list[Call]] = [[]]
-        self._values: dict[str, dict[str, Any]] = {}
 
-    def get_tuple(self, config: Any) -> Any:
-        """What was put, the objects themselves."""
-        found = super().get_tuple(config)
-        if found is not None:
-            found.checkpoint["channel_values"] = dict(self._values[found.checkpoint["id"]])
-        return found
-
-    def put(self, *arguments: Any) -> Any:
+    def put(self, config: Any, *arguments: Any) -> Any:
         """A superstep ends with its checkpoint."""
-        self.supersteps[-1].append(Call("put", arguments))
-        self._values[arguments[1]["id"]] = arguments[1]["channel_values"]
+        self.supersteps[-1].append(Call("put", config["configurable"].get("checkpoint_id"), arguments))
         self.supersteps.append([])
-        return super().put(*arguments)
+        return super().put(config, *arguments)
 
     def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
         """Belongs to the superstep whose checkpoint comes next."""
-        self.supersteps[-1].append(Call("put_writes", (config, writes, task_id, task_path)))
-        super().put_writes(config, writes, task_id, task_path)
+        arguments = list(writes), task_id, task_path
+        self.supersteps[-1].append(Call("put_writes", config["configurable"]["checkpoint_id"], arguments))
 
 
 def recorded(supersteps: int) -> list[list[Call]]:
     """The calls of a chat, by superstep: what is written, then the `put` that ends it."""
-    recorder = Recorder()
-    say = chat(recorder)
+    recorder = _Recorder()
+    chat = Chat(recorder)
     while len(recorder.supersteps) <= supersteps:
-        say()
+        chat.say()
     return recorder.supersteps[:supersteps]
 
 
-def seconds(saver: Any, calls: list[Call]) -> float:
-    """How long the saver takes for the calls of a superstep."""
+def superstep(number: int, parent: str | None, value: Any, written: Any, **metadata: Any) -> list[Call]:
+    """The calls of a superstep after which the channel `x` has that value."""
+    checkpoint = {
+        "v": 4,
+        "id": str(uuid6(clock_seq=number)),
+        "ts": "2026-01-01T00:00:00+00:00",
+        "channel_values": {"x": value},
+        "channel_versions": {"x": number + 1},
+        "versions_seen": {"node": {"x": number}},
+        "updated_channels": ["x"],
+    }
+    facts = {"source": "loop", "step": number, "parents": {}, **metadata}
+    return [
+        Call("put", parent, (checkpoint, facts, {"x": number + 1})),
+        Call("put_writes", checkpoint["id"], ([("x", written), ("branch:to:node", None)], f"task-{number}", "")),
+    ]
+
+
+def play(saver: Any, supersteps: Iterable[list[Call]], thread: str = "bench") -> None:
+    for calls in supersteps:
+        for call in calls:
+            call(saver, thread)
+
+
+async def aplay(saver: Any, supersteps: Iterable[list[Call]], thread: str = "bench") -> None:
+    for calls in supersteps:
+        for call in calls:
+            await call(saver, thread, "a")
+
+
+def seconds(work: Callable[[], Any]) -> float:
     started = time.perf_counter()
-    for call in calls:
-        getattr(saver, call.name)(*call.arguments)
+    work()
     return time.perf_counter() - started
 
 
-def jsonl(fsync: Any) -> Callable[[Path], Any]:
-    """JsonlSaver with that sync policy."""
-    return lambda folder: JsonlSaver(folder / "sessions", fsync=fsync)
+def settle() -> None:
+    """What the saver before left to the collector and to the disk is not charged to the next."""
+    gc.collect()
+    os.sync()
 
 
-@contextlib.contextmanager
-def sqlite(folder: Path) -> Iterator[SqliteSaver]:
-    """SqliteSaver as it comes: it syncs every `put` and `put_writes`."""
-    with contextlib.closing(sqlite3.connect(folder / "threads.sqlite", check_same_thread=False)) as connection:
-        yield SqliteSaver(connection)
+def in_new_process(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """The result of a function of a module, called in a process that has nothing in memory but imports."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(function, *arguments, **named).result()
 
 
-@contextlib.contextmanager
-def memory(_: Path) -> Iterator[InMemorySaver]:
-    """InMemorySaver: what serialising alone costs."""
-    yield InMemorySaver()
+def text(log: Path) -> bytes:
+    """The lines of a session's log."""
+    return zstandard.ZstdDecompressor().stream_reader(io.BytesIO(log.read_bytes()), read_across_frames=True).read()

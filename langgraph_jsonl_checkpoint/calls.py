@@ -37,6 +37,7 @@ class PutCall:
         serde: The serde of its thread.
         ns: Its namespace.
         id: Its id.
+        ends_run: Whether nothing is left to do behind it.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class PutCall:
         # Metadata is JSON in every saver, so its tuples come back as lists.
         self._metadata = self._fields(freezer, "metadata", told, look=_listed)
         self._extra = self._fields(freezer, "field", rest) if rest else None
-        self._completed = (
+        self.ends_run = (
             self.ns == "" and self._source == "loop" and not self._next and upstream.is_compiled(checkpoint)
         )
 
@@ -120,13 +121,15 @@ class PutCall:
             metadata=page.text(self._metadata),
             extra=page.text(self._extra) if self._extra is not None else records.NO_TEXT,
         )
-        if not self._completed:
+        if not self.ends_run:
             return [checkpoint]
         return [checkpoint, records.Terminal(ns="", checkpoint=checkpoint.id, reason="completed")]
 
     def done(self, session: Session) -> None:
         """The checkpoint is stored: the next one of its namespace is compared with it."""
-        session.shadows[self.ns] = self._shadow
+        session.cast(self.ns, self._shadow)
+        if self.ends_run:
+            session.release()
 
 
 class WritesCall:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _BEGIN = 1 << 16  # bytes that are read first: a header, and nearly always an index if there is one
 
+_SHADOWS = 64  # namespaces whose last checkpoint is remembered
 _BASE = 16 * 1024  # bytes that a session takes without a line
 
 ATTEMPTS = 100
@@ -161,8 +162,23 @@ class OpenedLog:
         """What a namespace's next checkpoint is compared with. Takes no lock and touches no disk."""
         handed = self.handed.pop(ns, None)
         if handed is not None:
-            self.shadows[ns] = handed.adopted(self.shadows.get(ns, NOTHING), self.known)
+            self.cast(ns, handed.adopted(self.shadows.get(ns, NOTHING), self.known))
         return self.shadows.get(ns, NOTHING)
+
+    def cast(self, ns: str, shadow: Shadow) -> None:
+        """A namespace's checkpoint was written from `shadow`."""
+        self.shadows.pop(ns, None)
+        self.shadows[ns] = shadow
+        if len(self.shadows) > _SHADOWS:  # each call of a subgraph has a namespace of its own
+            # Other threads may do the same at this moment.
+            with contextlib.suppress(StopIteration, RuntimeError):
+                self.shadows.pop(next(name for name in self.shadows if name), None)
+
+    def release(self) -> None:
+        """Let go of the live objects of a run that is over."""
+        self.known = Known()
+        for shadow in list(self.shadows.values()):
+            shadow.release()
 
     def _start(self, lines: Lines, stored: Stored | None = None) -> None:
         """Begin to fold a generation of the log. Parts of before carry another book's token, so count no more."""

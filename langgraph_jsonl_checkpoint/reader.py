@@ -50,11 +50,18 @@ class Reader:
         return found
 
     def list(
-        self, ns: str | None, checkpoint_id: str | None, before: str | None, wanted: Mapping[str, Any] | None
-    ) -> Iterator[tuple[str, CheckpointTuple]]:
-        """(id, tuple) of the checkpoints that match, descending by id."""
+        self,
+        ns: str | None,
+        checkpoint_id: str | None,
+        before: str | None,
+        wanted: Mapping[str, Any] | None,
+        behind: tuple[str, str] | None = None,
+    ) -> Iterator[tuple[tuple[str, str], CheckpointTuple]]:
+        """((id, namespace), tuple) of the checkpoints that match, descending, from `behind` one on if it is given."""
         for name, space in self.fold.newest_first(ns):
             if checkpoint_id and name != checkpoint_id or before and name >= before:
+                continue
+            if behind is not None and (name, space) >= behind:
                 continue
             record = self.fold.get(space, name)
             if record is None:
@@ -64,7 +71,7 @@ class Reader:
                 continue
             with no_collections():
                 found = self.tuple(space, record, metadata)
-            yield name, found
+            yield (name, space), found
 
     def tuple(self, ns: str, record: records.Checkpoint, metadata: dict[str, Any]) -> CheckpointTuple:
         """A record as LangGraph's tuple; its values are the caller's own."""

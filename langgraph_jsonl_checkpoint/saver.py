@@ -18,7 +18,7 @@ from langgraph.checkpoint.base import (
     get_checkpoint_id,
 )
 
-from langgraph_jsonl_checkpoint import threads
+from langgraph_jsonl_checkpoint import listing, threads
 from langgraph_jsonl_checkpoint.calls import PutCall, WritesCall
 from langgraph_jsonl_checkpoint.errors import DeletedSessionError
 from langgraph_jsonl_checkpoint.folds.memory import Deriver
@@ -215,6 +215,8 @@ class JsonlSaver(Restorer, BaseCheckpointSaver[Any]):
                 call.serde,
                 sync=self._synced(ends_step=call.ends_run),
             )
+            if call.ends_run:
+                session.release()
 
     # --- reading
 
@@ -256,7 +258,7 @@ class JsonlSaver(Restorer, BaseCheckpointSaver[Any]):
         """
         bound = get_checkpoint_id(before) if before else None
         if config is None:
-            found = threads.list_all(self._sessions, self._serde, bound, filter)
+            found = listing.list_all(self._sessions, self._serde, bound, filter)
         else:
             rows = self._reader(config).list(
                 config["configurable"].get("checkpoint_ns"), get_checkpoint_id(config), bound, filter

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_LOOSE = 1 << 16  # bytes behind the packed frames from which on a log is packed when it is closed
+_LOOSE = 1 << 15  # bytes behind the packed frames from which on a log is packed when it is closed
 _LONGEST = 1 << 22  # and at once
 
 

@@ -97,27 +97,26 @@ def commit(position: Position, lines: Sequence[bytes], key: bytes = b"") -> tupl
 def follow(data: bytes, position: Position, key: bytes = b"") -> Followed:
     """The whole commits of `data`, which begins at `position`, and what is wrong behind them."""
     view, base = memoryview(data), position.offset
+    at, (_, seq, chain) = 0, position
     found = Followed(position)
-    while (start := found.position.offset - base) < len(data):
-        at = found.position
-        try:
-            if end := frames.skippable_end(view, start):
-                check_index(view, end, at.seq)
-                found.position = at._replace(offset=base + end)
+    try:
+        while at < len(data):
+            if end := frames.skippable_end(view, at):
+                check_index(view, end, seq)
+                at = end
                 continue
-            text, end = frames.read(view, start)
-            lines, chain = opened(text, at.seq, at.chain, key)
-        except OutOfSequenceError as error:
-            # A whole frame with an intact checksum: no dying writer leaves that.
-            found.problem = Problem(at.offset, str(error), torn=False)
-            return found
-        except frames.BadFrameError as error:
-            torn = frame_behind(data, start, at, key, _GARBAGE_STEPS) is None
-            found.problem = Problem(at.offset, str(error), torn)
-            return found
-        found.frames.append((at.seq, at.offset))
-        found.lines += lines
-        found.position = Position(base + end, at.seq + len(lines), chain)
+            text, end = frames.read(view, at)
+            lines, chain = opened(text, seq, chain, key)
+            found.frames.append((seq, base + at))
+            found.lines += lines
+            at, seq = end, seq + len(lines)
+    except OutOfSequenceError as error:
+        # A whole frame with an intact checksum: no dying writer leaves that.
+        found.problem = Problem(base + at, str(error), torn=False)
+    except frames.BadFrameError as error:
+        behind = frame_behind(data, at, Position(base + at, seq, chain), key, _GARBAGE_STEPS)
+        found.problem = Problem(base + at, str(error), torn=behind is None)
+    found.position = Position(base + at, seq, chain)
     return found
 
 
@@ -160,25 +159,24 @@ def opened(text: bytes, seq: int, chain: bytes, key: bytes = b"") -> tuple[list[
     Raises:
         OutOfSequenceError: They do not.
     """
-    if not text.endswith(b"\n"):
+    lines = text.split(b"\n")
+    if lines.pop():
         raise OutOfSequenceError("the frame's text is not made of lines")
     found: list[Line] = []
     begin = at = 0
-    for line in text.split(b"\n")[:-1]:
+    for line in lines:
         envelope = b'{"seq":%d,"type":"' % seq
         if not line.startswith(envelope):
             raise OutOfSequenceError(f"a line does not begin with seq {seq}")
-        quote = line.find(b'"', len(envelope))
-        kind = line[len(envelope) : quote].decode("ascii", "replace")
+        kind = line[len(envelope) : line.find(b'"', len(envelope))].decode("ascii", "replace")
         at += len(line) + 1
         if line.startswith(_CHAIN, _FROM):
             chain = digest(chain, text[begin : at - 1 - _TAIL], key)
-            if line[-_TAIL + len(_CHAIN) : -2] != chain.hex().encode():
+            if line[_FROM + len(_CHAIN) : -2] != chain.hex().encode():
                 raise OutOfSequenceError("the commit does not follow the one before: its chain digest differs")
-            found.append(Line(kind, line[:-_TAIL] + b"}"))
+            line = line[:_FROM] + b"}"  # noqa: PLW2901
             begin = at
-        else:
-            found.append(Line(kind, line))
+        found.append(Line(kind, line))
         seq += 1
     if begin != at:
         raise OutOfSequenceError("the frame ends inside a commit")
@@ -215,7 +213,7 @@ def chain_of(text: bytes) -> str:
 
 def unchained(line: bytes) -> bytes:
     """A line without the chain field that ends a commit."""
-    return line[:-_TAIL] + b"}" if line.startswith(_CHAIN, _FROM) else line
+    return line[:_FROM] + b"}" if line.startswith(_CHAIN, _FROM) else line
 
 
 def renumbered(line: bytes, seq: int) -> bytes:

@@ -12,9 +12,7 @@ import os
 import secrets
 from typing import NamedTuple
 
-from filelock import lock_descriptor, unlock_descriptor
-
-from langgraph_jsonl_checkpoint.log import names
+from langgraph_jsonl_checkpoint.log import files, names
 
 LOG = "session.jsonl.zst"
 _ASIDE = ".new-"
@@ -41,15 +39,15 @@ class LogFile:
         self._fd = -1
         self._refused: OSError | None = None
         try:
-            self._fd = os.open(path, os.O_RDWR | flags) if fd is None else fd
+            self._fd = files.open(path, os.O_RDWR | flags) if fd is None else fd
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
             # A log on a read-only medium can still be read.
-            self._fd = os.open(path, os.O_RDONLY | flags)
+            self._fd = files.open(path, os.O_RDONLY | flags)
             self._refused = error
         self.path = path
-        status = os.fstat(self._fd)
+        status = files.fstat(self._fd)
         self._identity = status.st_dev, status.st_ino
         self._is_half_made = fd is None and status.st_nlink > 1  # see `create`
 
@@ -60,7 +58,7 @@ class LogFile:
         whose number then belongs to another file.
         """
         try:
-            here, there = os.fstat(self._fd), os.stat(self.path, follow_symlinks=False)
+            here, there = files.fstat(self._fd), files.stat(self.path, follow_symlinks=False)
         except OSError as error:
             if error.errno in (errno.EBADF, errno.ENOENT, errno.ENOTDIR):
                 return None
@@ -76,8 +74,8 @@ class LogFile:
             The size, which nobody else changes now; None, and no lock, if this is no longer the log.
         """
         try:
-            if not lock_descriptor(self._fd, blocking=False):  # nearly always free, and then cheaper to ask for
-                lock_descriptor(self._fd, poll_interval=_POLL)
+            if not files.lock_descriptor(self._fd, blocking=False):  # nearly always free, and then cheaper to ask for
+                files.lock_descriptor(self._fd, poll_interval=_POLL)
         except (OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno != errno.EBADF:
                 raise
@@ -91,13 +89,13 @@ class LogFile:
         """Give the lock back."""
         # A closed descriptor has given it back already; flock refuses -1 with a ValueError.
         with contextlib.suppress(OSError, ValueError):
-            unlock_descriptor(self._fd)
+            files.unlock_descriptor(self._fd)
 
     def read(self, offset: int, end: int) -> bytes:
         """The bytes from `offset` to `end`, or to the file's end if that comes first."""
         parts: list[bytes] = []
         while offset < end:
-            part = os.pread(self._fd, min(end - offset, _CHUNK), offset)
+            part = files.pread(self._fd, min(end - offset, _CHUNK), offset)
             if not part:
                 break
             parts.append(part)
@@ -112,21 +110,18 @@ class LogFile:
         """
         if self._refused is not None:
             raise self._refused
-        view = memoryview(data)
-        while view:
-            done = os.pwrite(self._fd, view[:_CHUNK], offset)
-            view, offset = view[done:], offset + done
+        _write_all(self._fd, data, offset)
 
     def truncate(self, size: int) -> None:
         """Cut the file."""
-        os.ftruncate(self._fd, size)
+        files.ftruncate(self._fd, size)
 
     def sync(self) -> None:
         """Bring the file's bytes and size to the disk."""
         if self._is_half_made:
             _sync_entries(self.path)
             self._is_half_made = False
-        _datasync(self._fd)
+        files.fdatasync(self._fd)
 
     def set_aside(self, offset: int, end: int, stamp: str) -> str:
         """Copy a torn end to a file beside the log and sync it; the file's name.
@@ -135,7 +130,7 @@ class LogFile:
         """
         directory = os.path.dirname(self.path)
         name = f"session.torn-{offset}-{stamp}"
-        os.close(_write_new(os.path.join(directory, name), self.read(offset, end), sync=True))
+        files.close(_write_new(os.path.join(directory, name), self.read(offset, end), sync=True))
         sync_directory(directory)
         return name
 
@@ -146,9 +141,9 @@ class LogFile:
     def close(self) -> None:
         """Close the descriptor, unless its number has come to stand for another file."""
         with contextlib.suppress(OSError):
-            status = os.fstat(self._fd)
+            status = files.fstat(self._fd)
             if (status.st_dev, status.st_ino) == self._identity:
-                os.close(self._fd)
+                files.close(self._fd)
         self._fd = -1
 
 
@@ -180,19 +175,19 @@ def logs(folder: str) -> list[Found]:
     """The logs of a workspace, the last changed first."""
     found: list[Found] = []
     try:
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = files.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:
         return found
     try:
-        for name in os.listdir(fd):
+        for name in files.listdir(fd):
             try:
-                at = os.stat(f"{name}{os.sep}{LOG}", dir_fd=fd, follow_symlinks=False)
+                at = files.stat(f"{name}{os.sep}{LOG}", dir_fd=fd, follow_symlinks=False)
             except (FileNotFoundError, NotADirectoryError):
                 continue  # a thread that is just being created or deleted has a directory and no log
             state = at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns
             found.append(Found(at.st_mtime, name, state))
     finally:
-        os.close(fd)
+        files.close(fd)
     found.sort(reverse=True)
     return found
 
@@ -214,15 +209,15 @@ def create(path: str, data: bytes, *, sync: bool) -> LogFile:
     fd = _write_new(aside, data, sync=sync)
     try:
         try:
-            os.link(aside, path)
+            files.link(aside, path)
             if sync:
                 _sync_entries(path, *made)
         finally:
             # The second name stays until the first is on the disk: it tells the next writer if we are killed before.
             with contextlib.suppress(FileNotFoundError):  # a rewrite of a faster writer's log clears up
-                os.unlink(aside)
+                files.unlink(aside)
     except BaseException:
-        os.close(fd)
+        files.close(fd)
         raise
     return LogFile(path, fd)
 
@@ -231,17 +226,17 @@ def replace(path: str, data: bytes) -> None:
     """Put a new generation in the place of a log: a crash leaves the old one or the new one, whole."""
     directory = os.path.dirname(path)
     # A writer that was killed while it created the log left a second name of it: removed data must not stay there.
-    for name in os.listdir(directory):
+    for name in files.listdir(directory):
         if name.startswith(_ASIDE):
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(os.path.join(directory, name))
+                files.unlink(os.path.join(directory, name))
     aside = os.path.join(directory, f"{_ASIDE}{secrets.token_hex(8)}")
     try:
-        os.close(_write_new(aside, data, sync=True))
-        os.rename(aside, path)
+        files.close(_write_new(aside, data, sync=True))
+        files.rename(aside, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(aside)
+            files.unlink(aside)
         raise
     sync_directory(directory)
 
@@ -269,16 +264,16 @@ def delete(path: str) -> None:
 def _delete(path: str) -> None:
     directory = os.path.dirname(path)
     try:
-        beside = [name for name in os.listdir(directory) if name != LOG]
+        beside = [name for name in files.listdir(directory) if name != LOG]
     except (FileNotFoundError, NotADirectoryError):
         return
     # The log first: whatever a crash leaves behind, the thread is gone. Then only what was there before: another
     # process may be creating the thread anew.
     for name in (LOG, *beside):
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(os.path.join(directory, name))
+            files.unlink(os.path.join(directory, name))
     try:
-        os.rmdir(directory)
+        files.rmdir(directory)
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
             raise
@@ -300,43 +295,46 @@ def _sync_entries(path: str, *more: str) -> None:
 
 def sync_directory(path: str) -> None:
     """Bring a directory's entries to the disk: a created or renamed file is only then there after a power cut."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = files.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)
+        files.fsync(fd)
     finally:
-        os.close(fd)
+        files.close(fd)
 
 
 def make_directories(path: str) -> list[str]:
     """Make a directory and its parents, 0700; the directories whose entries are new."""
     parent = os.path.dirname(path) or os.curdir
     try:
-        os.mkdir(path, 0o700)  # nearly always all that is missing
+        files.mkdir(path, 0o700)  # nearly always all that is missing
     except FileExistsError:
         return []
     except FileNotFoundError:
         above = make_directories(parent) or [os.path.dirname(parent) or os.curdir]  # somebody was faster just now
         with contextlib.suppress(FileExistsError):
-            os.mkdir(path, 0o700)
+            files.mkdir(path, 0o700)
         return [parent, *above]
     return [parent]
 
 
 def _write_new(path: str, data: bytes, *, sync: bool) -> int:
     """Create a file, 0600, that holds `data`; its descriptor."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    fd = files.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(fd, view[:_CHUNK]) :]
+        _write_all(fd, data, 0)
         if sync:
-            _datasync(fd)
+            files.fdatasync(fd)
     except BaseException:
-        os.close(fd)
-        os.unlink(path)
+        files.close(fd)
+        files.unlink(path)
         raise
     return fd
 
 
-# macOS has no fdatasync.
-_datasync = getattr(os, "fdatasync", os.fsync)
+def _write_all(fd: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        done = files.pwrite(fd, view[:_CHUNK], offset)
+        if not done:
+            raise OSError(errno.EIO, "a write wrote nothing")
+        view, offset = view[done:], offset + done

@@ -12,9 +12,7 @@ import os
 import secrets
 import threading
 
-from filelock import lock_descriptor
-
-from langgraph_jsonl_checkpoint.log import local, names
+from langgraph_jsonl_checkpoint.log import files, local, names
 
 _FOLDER = ".writers"
 
@@ -57,7 +55,7 @@ class Writer:
         with self._lock:
             if not self._holds():
                 self._fd = _hold(self._path(self.id))
-                status = os.fstat(self._fd)
+                status = files.fstat(self._fd)
                 self._file = status.st_dev, status.st_ino
 
     def _holds(self) -> bool:
@@ -65,7 +63,7 @@ class Writer:
         if self._fd is None:
             return False
         try:
-            status = os.fstat(self._fd)
+            status = files.fstat(self._fd)
         except OSError:
             return False
         return (status.st_dev, status.st_ino) == self._file
@@ -75,15 +73,15 @@ class Writer:
         if self._holds():
             path = self._path(self.id)
             with contextlib.suppress(OSError):
-                os.unlink(path)
+                files.unlink(path)
             with contextlib.suppress(OSError):
-                os.rmdir(os.path.dirname(path))
+                files.rmdir(os.path.dirname(path))
         self.drop()
 
     def drop(self) -> None:
         """Close the descriptor alone: in a forked child, whose copy would keep the lock when the parent is dead."""
         if self._fd is not None and self._holds():
-            os.close(self._fd)
+            files.close(self._fd)
         self._fd = None
 
     def is_alive(self, writer: str) -> bool:
@@ -92,20 +90,20 @@ class Writer:
             return True
         path = self._path(writer)
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            fd = files.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except (FileNotFoundError, NotADirectoryError):
             return False
         try:
             # Shared, so that others who ask at this moment do not seem to be the writer.
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            files.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):  # EACCES, say some file systems
             return True
         else:
             with contextlib.suppress(OSError):
-                os.unlink(path)
+                files.unlink(path)
             return False
         finally:
-            os.close(fd)
+            files.close(fd)
 
     def _path(self, writer: str) -> str:
         # A forged log may name anything as a writer.
@@ -117,10 +115,10 @@ def _hold(path: str) -> int:
         for each in local.make_directories(os.path.dirname(path)):
             local.sync_directory(each)  # the log that comes next finds its root made, and so does not
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            fd = files.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except FileNotFoundError:
             continue  # the last writer before us removed the directory
-        if lock_descriptor(fd, blocking=False):
+        if files.lock_descriptor(fd, blocking=False):
             return fd
-        os.close(fd)
+        files.close(fd)
         raise FileExistsError(f"{path} is locked by another writer; make a new saver")

@@ -23,6 +23,7 @@ from langgraph_jsonl_checkpoint.values.parts import (
     copy_of_number,
     extra_of,
     is_plain,
+    release,
     state_of,
 )
 
@@ -44,6 +45,10 @@ class Shadow(NamedTuple):
     channels: Any = None
     versions: Any = None
     seen: Any = None
+
+    def release(self) -> None:
+        """Let go of the live objects: the run that had them is over."""
+        release(self.channels)
 
 
 NOTHING = Shadow()

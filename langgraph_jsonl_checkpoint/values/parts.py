@@ -81,6 +81,9 @@ class Scalars(list[Any]):
             return False
         return array("d", filter(_is_float, self)).tobytes() == array("d", filter(_is_float, other)).tobytes()
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # list has one of its own, to which 1 is True
+
     __hash__ = None
 
 
@@ -161,7 +164,10 @@ class ListPart:
     @property
     def copy(self) -> Any:
         """The list's copy, where it stands in another container; of messages a view is taken, not a copy."""
-        return NEVER if self.messages else self.states[: self.length]
+        return NEVER if self.messages else self._states()
+
+    def _states(self) -> list[Any]:
+        return type(self.states)(self.states[: self.length])  # a slice of Scalars is a list, to which 1 is True
 
     def grown(self, value: list[Any], parts: list[Any], copies: list[Any]) -> ListPart:
         """The part of a list that begins with all of this one and goes on with other elements."""
@@ -187,7 +193,7 @@ class ListPart:
         """The part of another list that was read as what this one was written as."""
         n = self.length
         parts = [p.of(v) if type(p) is Item else p for p, v in zip(self.parts[:n], value, strict=True)]
-        made = ListPart(parts, View(value, self.states[:n], self.extras[:n]))
+        made = ListPart(parts, View(value, self._states(), self.extras[:n]))
         made.runs, made.ranges, made.session = [], self.ranges, self.session
         return made
 
@@ -229,6 +235,23 @@ class DictPart:
         self.before: DictPart | None = None
         self.ranges: list[Any] | None = None
         self.session: object = None
+
+
+def release(part: Any) -> None:
+    """Let go of the live objects that a part was made of: the run that had them is over.
+
+    What it is compared with stays: the next run reads the same, as other objects.
+    """
+    if type(part) is Item:
+        part.object = None
+    elif type(part) is ListPart:
+        part.objects = [NEVER] * part.length
+        for each in part.parts[: part.length]:
+            release(each)
+    elif type(part) is DictPart:
+        part.objects = dict.fromkeys(part.objects, NEVER)
+        for each in part.parts.values():
+            release(each)
 
 
 def look(value: Any) -> Any:

@@ -372,3 +372,19 @@ def test_open_sessions_are_bounded_for_many_threads_at_once(root: Path) -> None:
             assert [item.checkpoint["channel_values"]["n"] for item in found] == [
                 [number, place] for place in reversed(range(10))
             ]
+
+
+@linux
+def test_a_list_of_all_threads_keeps_few_logs_open(root: Path) -> None:
+    """Packed logs are read from their files: of eighty threads that interleave, each comes in its turn."""
+    threads = [f"t{number}" for number in range(80)]
+    with JsonlSaver(root, fsync="never", max_open=4) as saver:
+        for turn in range(3):
+            for number, name in enumerate(threads):
+                put(saver, at(100 * turn + number), {"n": [name, turn]}, thread_id=name)
+        assert all(saver.pack(name) for name in threads)
+        found = []
+        for each in saver.list(None):
+            found.append(each.checkpoint["channel_values"]["n"])
+            assert len([*_descriptors(under=root)]) <= 4 + 64 + 1
+    assert found == [[name, turn] for turn in (2, 1, 0) for name in reversed(threads)]

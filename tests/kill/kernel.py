@@ -1,4 +1,4 @@
-"""The kernel calls of a log as places to die.
+"""The system calls of a log as places to die.
 
 A point has a name and a number: `arm("after write", 7)` kills this process when its seventh write has
 returned. SIGKILL runs no handler and flushes nothing; what the kernel has taken stays, the rest is gone.
@@ -11,6 +11,8 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from warm import die
+
+from langgraph_jsonl_checkpoint.log import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,25 +46,24 @@ def die_at(point: str) -> None:
 
 
 def watch() -> None:
-    """Put the points in place: before the package is imported, for it keeps some functions of `os`."""
-    for name in ("write", "pwrite"):
-        setattr(os, name, _watched_write(getattr(os, name)))
+    """Put the points in place."""
+    files.pwrite = _watched_write(files.pwrite)
     for name in ("fsync", "fdatasync"):
-        setattr(os, name, _watched_sync(getattr(os, name)))
+        setattr(files, name, _watched_sync(getattr(files, name)))
     for name in ("mkdir", "link", "unlink", "rename", "ftruncate"):
-        setattr(os, name, _watched_change(getattr(os, name)))
+        setattr(files, name, _watched_change(getattr(files, name)))
 
 
 def _watched_write(call: Callable[..., int]) -> Callable[..., int]:
-    def watched(fd: int, data: bytes, *offset: int) -> int:
+    def watched(fd: int, data: bytes, offset: int) -> int:
         die_at("before write")
         if reached("begin of a write"):
-            call(fd, bytes(data)[:10], *offset)
+            call(fd, bytes(data)[:10], offset)
             die()
         if reached("half a write"):
-            call(fd, bytes(data)[: len(data) // 2], *offset)
+            call(fd, bytes(data)[: len(data) // 2], offset)
             die()
-        written = call(fd, data, *offset)
+        written = call(fd, data, offset)
         die_at("after write")
         return written
 

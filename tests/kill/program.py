@@ -11,11 +11,8 @@ from typing import TYPE_CHECKING, Any
 import warm
 
 from kill import kernel
-
-kernel.watch()
-
-from kill.script import CONFIG, INPUT, build, plain  # noqa: E402 (the points come first)
-from langgraph_jsonl_checkpoint import JsonlSaver  # noqa: E402
+from kill.script import CONFIG, INPUT, build, plain
+from langgraph_jsonl_checkpoint import JsonlSaver
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,4 +92,5 @@ def obey(order: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    kernel.watch()
     warm.serve(obey)
