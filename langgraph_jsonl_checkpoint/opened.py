@@ -284,17 +284,19 @@ class OpenedLog:
         if packed is not None and packed.position.offset > size:
             cut = next(frame for frame in packed.frames if frame.end > size)
             reason = f"the file ends at byte {size}, and its index says that this frame goes on to byte {cut.end}"
-            raise self._corrupt(cut.offset, reason, cut.seq)
+            raise self._corrupt(min(cut.offset, size), reason, cut.seq)
         if packed is None:
             self._start(Lines(self.identity.path))
             return journal.Position()
         try:
             stored = msgspec.json.decode(packed.contents, type=Stored)
         except msgspec.DecodeError:
+            stored = None
+        if stored is None or not stored.fits(packed.position.seq):
             self._start(Lines(self.identity.path))
             return journal.Position()
         self._packed_end = packed.position.offset
-        lines = Lines(self.identity.path, file, packed.header, packed.frames, packed.position.seq, self._key)
+        lines = Lines(self.identity.path, file, packed.header, packed.frames, packed.position, self._key)
         self._start(lines, stored)
         try:
             self._take_header(packed.header, 0)
@@ -309,11 +311,13 @@ class OpenedLog:
 
     def _move(self, file: local.LogFile, data: bytes) -> None:
         """Go on with the log where its lines are packed now; numbers and seqs are what they were."""
+        for ns in list(self.handed):
+            self.shadow(ns)  # while the lines that it needs are in memory
         found = packing.find(data)
         assert found is not None  # noqa: S101 - it was made by us, this moment
         assert found.position[1:] == self._position[1:]  # noqa: S101 - as above: the same lines
         self._file, self._position, self._packed_end = file, found.position, found.position.offset
-        self.lines = Lines(self.identity.path, file, found.header, found.frames, found.position.seq, self._key)
+        self.lines = Lines(self.identity.path, file, found.header, found.frames, found.position, self._key)
         self._contents.moved(self.lines)
         self.book.lines = self.lines
 

@@ -94,11 +94,11 @@ class Session(OpenedLog):
         if size < self._position.offset:
             self._reread(file)
         problem = self._follow(size)
-        if problem is None:
-            return
-        if not problem.torn:
+        if problem is not None and not problem.torn:
             raise self._corrupt(problem.offset, problem.reason)
-        self._recovered = self._repair(file, problem.offset, size)
+        self.lines.check_end()  # nothing is cut or put behind what an index alone says
+        if problem is not None:
+            self._recovered = self._repair(file, problem.offset, size)
 
     def _append(
         self, file: local.LogFile, make: Callable[[Page], list[records.Record]], serde: Serde | None, *, sync: bool
@@ -181,8 +181,11 @@ class Session(OpenedLog):
             packed = self._packed(file) if self._unpacked else None
             if packed is None:
                 return False
-            local.replace(self.identity.path, packed)
-            self._move(local.LogFile(self.identity.path), packed)
+            moved = local.replace(self.identity.path, packed, changed=file.changed())
+            try:
+                self._move(moved, packed)
+            finally:
+                moved.unlock()
         finally:
             file.unlock()
         return True
@@ -243,7 +246,8 @@ class Session(OpenedLog):
             prune, lines = planned
             ts = records.now()
             head = records.line(0, ts, msgspec.structs.replace(self.header, generation=self.header.generation + 1))
-            local.replace(self.identity.path, packing.compose(head, [records.line(0, ts, prune), *lines], self._key))
+            log = packing.compose(head, [records.line(0, ts, prune), *lines], self._key)
+            local.replace(self.identity.path, log).unlock()
         finally:
             file.unlock()
         self.forget()

@@ -17,6 +17,7 @@ from langgraph_jsonl_checkpoint.opened import ATTEMPTS, no_collections
 from langgraph_jsonl_checkpoint.values.book import Book
 from langgraph_jsonl_checkpoint.values.references import DanglingError, References, texts_of
 from langgraph_jsonl_checkpoint.values.thaw import BadTextError, Thawer
+from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.identity import Identity
@@ -304,7 +305,7 @@ class _Check:
             for ns in [] if self.references.sealed else fold.namespaces():
                 record = fold.get(ns, None)
                 assert record is not None  # noqa: S101 - it is a namespace because it has one
-                name = fold.places.newest[ns]
+                name = untag_text(record.id)
                 texts = [*texts_of(record), *(write.text for write in fold.writes(ns, name))]
                 for text in texts:
                     self._read(thaw, text, fold.seq(ns, name), name)

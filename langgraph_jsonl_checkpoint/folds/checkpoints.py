@@ -51,24 +51,22 @@ class _Named(msgspec.Struct):
     checkpoint: Any = None
 
 
-class Places(msgspec.Struct, omit_defaults=True):
+class Places(msgspec.Struct):
     """Where the records stand.
 
     Attributes:
         spaces: By namespace and id: the seq of the checkpoint's last record, or -1, and of the writes for it.
-        newest: By namespace, the greatest id.
         ended: The seq of the `terminal` record of the last run, if it stopped.
         ended_at: The id of its checkpoint, as it stands there.
         inputs: The ids of the inputs that were applied.
         answer: The seq of the last answer that was given to a run as a whole.
     """
 
-    spaces: dict[str, dict[str, list[int]]] = {}
-    newest: dict[str, str] = {}
-    ended: int | None = None
-    ended_at: Any = None
-    inputs: set[str] = set()
-    answer: int | None = None
+    spaces: dict[str, dict[str, list[int]]]
+    ended: int | None
+    ended_at: Any
+    inputs: set[str]
+    answer: int | None
 
 
 class Checkpoints:
@@ -83,10 +81,16 @@ class Checkpoints:
         places: Where the records stand.
     """
 
-    def __init__(self, lines: Lines, places: Places | None = None) -> None:
+    def __init__(self, lines: Lines, places: Places) -> None:
         self.lines = lines
-        self.places = places or Places()
-        self._newest: dict[str, tuple[int, records.Checkpoint]] = {}  # of each namespace, parsed
+        self.places = places
+        # By namespace, the greatest id: it is the newest, not the one that was written last, as ids of several
+        # processes interleave. And its record, parsed.
+        self._newest_ids: dict[str, str] = {}
+        for ns, held in self.places.spaces.items():
+            if ids := [name for name, seqs in held.items() if seqs[0] >= 0]:
+                self._newest_ids[ns] = max(ids)
+        self._newest: dict[str, tuple[int, records.Checkpoint]] = {}
         self._asked: tuple[list[int], int, dict[tuple[str, int], Write]] = ([], 1, {})  # the last writes, parsed
 
     def apply(self, kind: str, text: bytes, seq: int) -> None:
@@ -110,9 +114,8 @@ class Checkpoints:
         ns, name = _names(text)
         found = places.spaces.setdefault(ns, {}).setdefault(name, [-1])
         found[0] = seq
-        # The greatest id is the newest, not the last one written: ids of several processes interleave.
-        if name >= places.newest.get(ns, ""):
-            places.newest[ns] = name
+        if name >= self._newest_ids.get(ns, ""):
+            self._newest_ids[ns] = name
         if places.ended is not None and untag_text(places.ended_at) != name:
             places.ended = None  # the run goes on; an interrupt may come before the checkpoint that it is about
         if _INPUT in text:
@@ -153,7 +156,7 @@ class Checkpoints:
 
     def get(self, ns: str, checkpoint_id: str | None) -> records.Checkpoint | None:
         """A namespace's checkpoint with this id, or its newest."""
-        newest = self.places.newest.get(ns)
+        newest = self._newest_ids.get(ns)
         name = checkpoint_id or newest
         seqs = self.places.spaces.get(ns, {}).get(name or "")
         if name is None or not seqs or seqs[0] < 0:
@@ -161,7 +164,7 @@ class Checkpoints:
         seq, record = self._newest.get(ns, (-1, None))
         if record is None or seq != seqs[0]:
             record = self._parsed(seqs[0], "checkpoint", records.Checkpoint)
-            if untag_text(record.id) != name:
+            if (untag_text(record.ns), untag_text(record.id)) != (ns, name):
                 raise self.lines.corrupt(seqs[0], f"the log's index says that checkpoint {name!r} stands here")
             if name == newest:
                 self._newest[ns] = seqs[0], record
@@ -194,7 +197,7 @@ class Checkpoints:
 
     def namespaces(self) -> list[str]:
         """The namespaces that have a checkpoint."""
-        return list(self.places.newest)
+        return list(self._newest_ids)
 
     def newest_first(self, ns: str | None = None) -> list[tuple[str, str]]:
         """(id, namespace) of the checkpoints of one namespace or all, descending by id."""
@@ -229,6 +232,8 @@ class Checkpoints:
             known = dict(known)  # readers go through the old one without the lock
         for seq in seqs[taken:]:
             record = self._parsed(seq, "writes", records.Writes)
+            if (untag_text(record.ns), untag_text(record.checkpoint)) != (ns, checkpoint_id):
+                raise self.lines.corrupt(seq, f"the log's index says that writes for {checkpoint_id!r} stand here")
             task, path = untag_text(record.task), untag_text(record.path)
             for index, channel, text in record.writes:
                 # Special channels overwrite; of ordinary writes the first one stays.

@@ -14,28 +14,60 @@ from langgraph_jsonl_checkpoint.folds.checkpoints import Checkpoints, Places
 from langgraph_jsonl_checkpoint.folds.runs import Runs
 from langgraph_jsonl_checkpoint.folds.tool_calls import ToolCalls
 from langgraph_jsonl_checkpoint.log import records
-from langgraph_jsonl_checkpoint.values.numbers import Numbers
+from langgraph_jsonl_checkpoint.values.numbers import Numbers, no_numbers
 
 if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.log.lines import Lines
 
+VERSION = 1
 
-class Stored(msgspec.Struct, omit_defaults=True):
+
+class Stored(msgspec.Struct):
     """What is known without a line.
 
     Attributes:
+        version: Of what stands here; one that is not this one's is not used.
+        types: The types of the records.
         places: Where checkpoints and writes stand.
         numbers: Where messages and values stand.
         runs: Who wrote the log.
         steps: The seqs of the records that tool calls are folded from.
-        called: Whether there is a `tool` record among them.
     """
 
-    places: Places = msgspec.field(default_factory=Places)
-    numbers: Numbers = msgspec.field(default_factory=Numbers)
-    runs: Runs = msgspec.field(default_factory=Runs)
-    steps: list[int] = []
-    called: bool = False
+    version: int
+    types: set[str]
+    places: Places
+    numbers: Numbers
+    runs: Runs
+    steps: list[int]
+
+    def fits(self, behind: int) -> bool:
+        """Whether it can be what the records before `behind` come to, as far as can be told without them."""
+        places, numbers, runs = self.places, self.numbers, self.runs
+        held = [seqs for space in places.spaces.values() for seqs in space.values()]
+        if not all(held) or self.version != VERSION or self.types - records.TYPES.keys():
+            return False
+        firsts = [seqs[0] for seqs in held]
+        writes = [seq for seqs in held for seq in seqs[1:]]
+        known = [firsts, writes, numbers.seqs, runs.begins, self.steps]
+        known.append([seq for seq in (places.ended, places.answer) if seq is not None])
+        ascending = (numbers.firsts, numbers.seqs, runs.begins, self.steps)
+        return (
+            all(not seqs or max(seqs) < behind for seqs in known)
+            and all(not seqs or min(seqs) >= 0 for seqs in known[1:])
+            and min(firsts, default=0) >= -1
+            and all(row == sorted(set(row)) for row in ascending)
+            and len(numbers.firsts) == len(numbers.seqs)
+            and len(runs.begins) == len(runs.writers)
+            and min(numbers.firsts, default=0) >= 0
+            and max(numbers.firsts, default=-1) < numbers.next
+        )
+
+
+def nothing() -> Stored:
+    """What an empty log comes to."""
+    runs = Runs(writer="", hooks={}, closed=False, paused=set(), restored=False, recovered=[], begins=[], writers=[])
+    return Stored(VERSION, set(), Places({}, None, None, set(), None), no_numbers(), runs, [])
 
 
 class Contents:
@@ -54,7 +86,7 @@ class Contents:
 
     def __init__(self, lines: Lines, stored: Stored | None = None) -> None:
         self.lines = lines
-        self.stored = stored or Stored()
+        self.stored = stored or nothing()
         self.checkpoints = Checkpoints(lines, self.stored.places)
         self.runs = self.stored.runs
         self._tools = ToolCalls()
@@ -68,11 +100,11 @@ class Contents:
             ValueError: The line is not what its type says.
         """
         stored = self.stored
+        stored.types.add(kind)
         if kind in _NUMBERED:
             stored.numbers.apply(kind, text, seq)
         elif kind in _STEPS:
             stored.steps.append(seq)
-            stored.called = stored.called or kind == "tool"
             self.checkpoints.apply(kind, text, seq)
         elif kind in records.TYPES:
             self.checkpoints.apply(kind, text, seq)
@@ -88,7 +120,7 @@ class Contents:
             CorruptSessionError: The log is damaged.
         """
         steps = self.stored.steps
-        if self.stored.called and self._told < len(steps):
+        if "tool" in self.stored.types and self._told < len(steps):
             for seq in steps[self._told :]:
                 kind, text = self.lines.line(seq)
                 try:

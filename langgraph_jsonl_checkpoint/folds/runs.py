@@ -9,7 +9,7 @@ import msgspec
 from langgraph_jsonl_checkpoint.log import records
 
 
-class Runs(msgspec.Struct, omit_defaults=True):
+class Runs(msgspec.Struct):
     """The fold.
 
     Attributes:
@@ -24,14 +24,14 @@ class Runs(msgspec.Struct, omit_defaults=True):
         writers: Their writers.
     """
 
-    writer: str = ""
-    hooks: dict[str, bool] = {}
-    closed: bool = False
-    paused: set[str] = set()
-    restored: bool = False
-    recovered: list[records.Recovered] = []
-    begins: list[int] = []
-    writers: list[str] = []
+    writer: str
+    hooks: dict[str, bool]
+    closed: bool
+    paused: set[str]
+    restored: bool
+    recovered: list[records.Recovered]
+    begins: list[int]
+    writers: list[str]
 
     def writer_of(self, seq: int) -> str:
         """Who wrote a record; empty if nobody said so."""

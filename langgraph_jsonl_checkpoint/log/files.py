@@ -29,6 +29,7 @@ __all__ = [
     "stat",
     "unlink",
     "unlock_descriptor",
+    "utime",
 ]
 
 open = os.open  # noqa: A001 (the name that the call has)
@@ -46,4 +47,5 @@ rename = os.rename
 mkdir = os.mkdir
 rmdir = os.rmdir
 listdir = os.listdir
+utime = os.utime
 flock = fcntl.flock

@@ -13,6 +13,7 @@ import zstandard
 MAX_TEXT = 1 << 30
 CUT_SHORT = "the frame is cut short"
 MAGIC = b"\x28\xb5\x2f\xfd"
+SKIPPABLE_HEAD = 8  # bytes of magic and length before a skippable frame's content
 _SKIPPABLE = b"\x5a\x2a\x4d\x18"  # one of the 16 magic numbers of frames that decoders pass over
 _FCS_SIZE = (0, 2, 4, 8)
 _DICT_SIZE = (0, 1, 2, 4)
@@ -44,21 +45,7 @@ def skippable_end(data: bytes | memoryview, start: int) -> int:
     """The offset behind the skippable frame at `start`, which may be behind the data; 0 if none begins there."""
     if data[start : start + 4] != _SKIPPABLE:
         return 0
-    return start + 8 + int.from_bytes(data[start + 4 : start + 8], "little")
-
-
-def skipped(data: memoryview, start: int) -> tuple[memoryview, int] | None:
-    """The content of the skippable frame at `start`, and the offset behind the frame; None if none begins there.
-
-    Raises:
-        BadFrameError: The frame is cut short.
-    """
-    end = skippable_end(data, start)
-    if not end:
-        return None
-    if end > len(data):
-        raise BadFrameError(CUT_SHORT)
-    return data[start + 8 : end], end
+    return start + SKIPPABLE_HEAD + int.from_bytes(data[start + 4 : start + 8], "little")
 
 
 def size(data: memoryview, start: int) -> int:

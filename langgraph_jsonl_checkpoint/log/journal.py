@@ -101,13 +101,11 @@ def follow(data: bytes, position: Position, key: bytes = b"") -> Followed:
     found = Followed(position)
     try:
         while at < len(data):
-            if end := frames.skippable_end(view, at):
-                check_index(view, end, seq)
-                at = end
-                continue
-            text, end = frames.read(view, at)
+            # An index stands behind the header and nowhere else.
+            begin = (frames.skippable_end(view, at) or at) if seq == 1 else at
+            text, end = frames.read(view, begin)
             lines, chain = opened(text, seq, chain, key)
-            found.frames.append((seq, base + at))
+            found.frames.append((seq, base + begin))
             found.lines += lines
             at, seq = end, seq + len(lines)
     except OutOfSequenceError as error:
@@ -124,28 +122,6 @@ class OutOfSequenceError(Exception):
     """A whole frame that does not hold the commits that must come next."""
 
 
-def check_index(view: memoryview, end: int, seq: int) -> None:
-    """Refuse a skippable frame that was put in, or whose length is damaged so that commits would be passed over.
-
-    Args:
-        view: The log.
-        end: The offset behind the frame.
-        seq: The seq of the next record.
-
-    Raises:
-        OutOfSequenceError: It is no index, which stands between a header and packed frames. A packed log is whole
-            before it has its place: no dying writer leaves that.
-    """
-    if seq != 1:
-        raise OutOfSequenceError("a skippable frame stands where no index belongs")
-    try:
-        text, _ = frames.read(view, end)
-    except frames.BadFrameError as error:
-        raise OutOfSequenceError(f"behind the index no packed frame begins ({error})") from None
-    if not text.startswith(b'{"seq":1,'):
-        raise OutOfSequenceError("behind the index stands no packed frame that goes on from the header")
-
-
 def is_begun_with(header: bytes, key: bytes) -> bool:
     """Whether a header's digest was made with a key; True if it has none, which others will find."""
     if not header.startswith(_CHAIN, len(header) - _TAIL - 1):
@@ -160,7 +136,7 @@ def opened(text: bytes, seq: int, chain: bytes, key: bytes = b"") -> tuple[list[
         OutOfSequenceError: They do not.
     """
     lines = text.split(b"\n")
-    if lines.pop():
+    if lines.pop() or not lines:
         raise OutOfSequenceError("the frame's text is not made of lines")
     found: list[Line] = []
     begin = at = 0

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.log.local import LogFile
 
 
+_BEGIN = journal.Position()
+
+
 class Packed(NamedTuple):
     """A packed frame.
 
@@ -39,7 +42,7 @@ class Lines:
         file: The log, if there are packed frames.
         header: The line of its header, if there are packed frames.
         packed: Its packed frames, which begin with seq 1 and lie behind each other.
-        seq: The seq behind them.
+        behind: The position behind them.
         key: The key of the chain.
 
     Attributes:
@@ -53,7 +56,7 @@ class Lines:
         file: LogFile | None = None,
         header: bytes = b"",
         packed: Sequence[Packed] = (),
-        seq: int = 0,
+        behind: journal.Position = _BEGIN,
         key: bytes = b"",
     ) -> None:
         self._path = path
@@ -64,11 +67,12 @@ class Lines:
         self._firsts = [frame.seq for frame in packed]
         self._loaded: dict[int, list[bytes]] = {}
         self._last: tuple[int, list[bytes]] = (0, [])  # the packed frame that was read last
-        self._behind = seq
+        self._behind, self._chain = behind.seq, behind.chain.hex()
+        self._is_checked = False
         self._tail: list[bytes] = []
         self._kinds: list[str] = []
         self._frame_seqs, self._frame_offsets = array("Q"), array("Q")
-        self.next = seq
+        self.next = behind.seq
         self.held = 0
 
     def add(self, lines: Sequence[journal.Line], begins: Sequence[tuple[int, int]]) -> None:
@@ -122,6 +126,21 @@ class Lines:
         at = bisect_right(self._firsts, seq) - 1
         return self._packed[at].offset if at >= 0 else 0
 
+    def check_end(self) -> None:
+        """Look, once, whether the packed frames end as the index says.
+
+        Raises:
+            CorruptSessionError: They do not.
+        """
+        if self._packed and not self._is_checked:
+            last = len(self._packed) - 1
+            text = (self._loaded.get(last) or self._read(last))[-1] + b"\n"
+            if journal.chain_of(text) != self._chain:
+                raise self.corrupt(
+                    self._behind - 1, "the packed frames do not end with the commit that the index says"
+                )
+            self._is_checked = True
+
     def corrupt(self, seq: int, reason: str) -> CorruptSessionError:
         """The error about a record."""
         return CorruptSessionError(self._path, self.offset(seq), seq, reason)
@@ -138,7 +157,7 @@ class Lines:
             data = b"" if self._file is None else self._file.read(frame.offset, frame.end)
             text, _ = frames.read(memoryview(data), 0)
             return journal.split(text, frame.seq, self._seq_behind(at), bytes.fromhex(frame.chain), self._key)
-        except (frames.BadFrameError, journal.OutOfSequenceError) as error:
+        except (frames.BadFrameError, journal.OutOfSequenceError, ValueError) as error:
             raise CorruptSessionError(self._path, frame.offset, frame.seq, str(error)) from None
 
     def _seq_behind(self, at: int) -> int:

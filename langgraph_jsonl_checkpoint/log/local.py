@@ -91,6 +91,10 @@ class LogFile:
         with contextlib.suppress(OSError, ValueError):
             files.unlock_descriptor(self._fd)
 
+    def changed(self) -> int:
+        """When it was changed last, in nanoseconds since 1970."""
+        return files.fstat(self._fd).st_mtime_ns
+
     def read(self, offset: int, end: int) -> bytes:
         """The bytes from `offset` to `end`, or to the file's end if that comes first."""
         parts: list[bytes] = []
@@ -222,8 +226,17 @@ def create(path: str, data: bytes, *, sync: bool) -> LogFile:
     return LogFile(path, fd)
 
 
-def replace(path: str, data: bytes) -> None:
-    """Put a new generation in the place of a log: a crash leaves the old one or the new one, whole."""
+def replace(path: str, data: bytes, *, changed: int | None = None) -> LogFile:
+    """Put another file in the place of a log: a crash leaves the old one or the new one, whole.
+
+    Args:
+        path: The log.
+        data: What stands in it now.
+        changed: When the thread was changed last, in nanoseconds, if this is no change of it.
+
+    Returns:
+        The new log, open and locked: it is locked before it has its name, so nobody comes between.
+    """
     directory = os.path.dirname(path)
     # A writer that was killed while it created the log left a second name of it: removed data must not stay there.
     for name in files.listdir(directory):
@@ -231,14 +244,20 @@ def replace(path: str, data: bytes) -> None:
             with contextlib.suppress(FileNotFoundError):
                 files.unlink(os.path.join(directory, name))
     aside = os.path.join(directory, f"{_ASIDE}{secrets.token_hex(8)}")
+    fd = _write_new(aside, data, sync=True)
     try:
-        files.close(_write_new(aside, data, sync=True))
+        files.lock_descriptor(fd)
+        if changed is not None:
+            files.utime(fd, ns=(changed, changed))
         files.rename(aside, path)
     except BaseException:
+        files.close(fd)
         with contextlib.suppress(FileNotFoundError):
             files.unlink(aside)
         raise
+    made = LogFile(path, fd)
     sync_directory(directory)
+    return made
 
 
 def delete(path: str) -> None:

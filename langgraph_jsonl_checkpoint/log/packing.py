@@ -6,6 +6,7 @@ them, in one file; without it, or if it is not whole, the lines are read instead
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _TEXT = 256 * 1024  # bytes of a packed frame: larger ones are hardly smaller, and take longer to find one line in
+_INDEX = 64  # an index that declares so many times the bytes of all that was read of its log is none
 _LEVEL = 6  # higher ones take several times as long for a few percent
 
 
@@ -100,23 +102,25 @@ def find(data: bytes) -> Found | None:
     try:
         view = memoryview(data)
         header, at = frames.read(view, 0)
-        if (skipped := frames.skipped(view, at)) is None:
+        base = frames.skippable_end(view, at)
+        if (
+            not at < base <= len(data)
+            or frames.size(view[:base], at + frames.SKIPPABLE_HEAD) > _INDEX * len(data) + _TEXT
+        ):
             return None
-        content, base = skipped
-        text, end = frames.read(content, 0)
-        if end != len(content):
-            return None  # its length is damaged, and so where the frames begin
-        index = msgspec.json.decode(text, type=Index)
+        content, end = frames.read(view[:base], at + frames.SKIPPABLE_HEAD)
+        index = msgspec.json.decode(content, type=Index)
         size, seq, chain = index.behind
         digest = bytes.fromhex(chain)
+        packed = [f._replace(offset=f.offset + base, end=f.end + base) for f in index.packed]
     except (frames.BadFrameError, msgspec.DecodeError, ValueError):
         return None
-    follows = [*((f.offset, f.seq) for f in index.packed[1:]), (size, seq)]
-    if not index.packed or index.packed[0][:1] + index.packed[0][2:3] != (0, 1):
+    # The frames must lie behind each other, as must their records.
+    offsets = [f.offset for f in packed] + [base + size]
+    seqs = [f.seq for f in packed] + [seq]
+    whole = end == base and offsets[0] == base and seqs[0] == 1 and [f.end for f in packed] == offsets[1:]
+    if not packed or not whole or any(a >= b for row in (offsets, seqs) for a, b in pairwise(row)):
         return None
-    if any(frame.end != end or frame.seq >= first for frame, (end, first) in zip(index.packed, follows, strict=True)):
-        return None
-    packed = [f._replace(offset=f.offset + base, end=f.end + base) for f in index.packed]
     return Found(journal.unchained(header[:-1]), packed, journal.Position(base + size, seq, digest), index.contents)
 
 
@@ -143,6 +147,9 @@ def _together(view: memoryview, at: int) -> Iterator[bytes]:
     size = 0
     while at < len(view):
         text, at = frames.read(view, at)
+        if held and size + len(text) > min(2 * _TEXT, frames.MAX_TEXT):  # a large commit has a frame of its own
+            yield b"".join(held)
+            held, size = [], 0
         held.append(text)
         size += len(text)
         if size >= _TEXT:

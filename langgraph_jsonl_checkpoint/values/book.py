@@ -15,7 +15,7 @@ import msgspec
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.values import ranges, types
 from langgraph_jsonl_checkpoint.values.adopt import refrozen
-from langgraph_jsonl_checkpoint.values.numbers import Numbers
+from langgraph_jsonl_checkpoint.values.numbers import Numbers, no_numbers
 from langgraph_jsonl_checkpoint.values.parts import NEVER, DictPart, Item, ListPart
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ _MESSAGE = b',"message":'  # the first one: before it stand only the envelope an
 class _Message(msgspec.Struct, gc=False):
     """A `message` record, as a tree."""
 
+    n: int
     message: dict[str, Any]
 
 
@@ -53,7 +54,7 @@ class Book:
 
     def __init__(self, lines: Lines, numbers: Numbers | None = None) -> None:
         self.token = object()
-        self.numbers = numbers or Numbers()
+        self.numbers = numbers or no_numbers()
         self.lines = lines
         self._values: tuple[int, list[msgspec.Raw]] = (-1, [])  # the last line of values that was read
         self._hashes: dict[int, int] = {}
@@ -103,7 +104,7 @@ class Book:
             else:
                 known, values = self._values
                 if known != seqs[at]:
-                    values = _values(text)
+                    values = _values(text, firsts[at])
                     self._values = seqs[at], values
                 for value in values[number - firsts[at] : last + 1 - firsts[at]]:
                     yield number, "value", value
@@ -126,7 +127,11 @@ class Book:
         seqs, at = self.numbers.seqs, bisect_left(self.numbers.seqs, self._hashed)
         for seq, (kind, text) in enumerate(self.lines.since(self._hashed), self._hashed):
             if at < len(seqs) and seqs[at] == seq:
-                texts = [text[text.index(_MESSAGE) + len(_MESSAGE) : -1]] if kind == "message" else _values(text)
+                texts = (
+                    [text[text.index(_MESSAGE) + len(_MESSAGE) : -1]]
+                    if kind == "message"
+                    else _values(text, self.numbers.firsts[at])
+                )
                 for i, each in enumerate(texts, self.numbers.firsts[at]):
                     self._hashes.setdefault(hash((kind, bytes(each))), i)
                 at += 1
@@ -328,14 +333,23 @@ def _append(found: list[Any], each: Any) -> None:
         ranges.add(found, each[0], each[1])
 
 
-def message_of(line: bytes | msgspec.Raw) -> dict[str, Any]:
-    """The tree of a `message` record's line."""
-    return _decode(line).message
+def message_of(line: bytes | msgspec.Raw, number: int) -> dict[str, Any]:
+    """The tree of a `message` record's line.
+
+    Raises:
+        ValueError: It has another number.
+    """
+    record = _decode(line)
+    if record.n != number:
+        raise ValueError(f"number {number} is not where the log's index says that it is")
+    return record.message
 
 
-def _values(text: bytes) -> list[msgspec.Raw]:
+def _values(text: bytes, first: int) -> list[msgspec.Raw]:
     record = records.parse("value", text)
     assert isinstance(record, records.Value)  # noqa: S101 - for the type checker: the kind says so
+    if record.n != first:
+        raise ValueError(f"number {first} is not where the log's index says that it is")
     return record.values
 
 

@@ -20,9 +20,9 @@ class Numbers(msgspec.Struct):
         next: The next free number.
     """
 
-    firsts: list[int] = []
-    seqs: list[int] = []
-    next: int = 0
+    firsts: list[int]
+    seqs: list[int]
+    next: int
 
     def apply(self, kind: str, text: bytes, seq: int) -> None:
         """Take in the next line of the log.
@@ -46,3 +46,8 @@ class Numbers(msgspec.Struct):
         self.firsts.append(number)
         self.seqs.append(seq)
         self.next = number + count
+
+
+def no_numbers() -> Numbers:
+    """Those of an empty log."""
+    return Numbers([], [], 0)

@@ -13,7 +13,7 @@ from langgraph_jsonl_checkpoint.log.lines import Lines
 from langgraph_jsonl_checkpoint.values.book import Book
 from langgraph_jsonl_checkpoint.values.freeze import Freezer
 from langgraph_jsonl_checkpoint.values.known import Known
-from langgraph_jsonl_checkpoint.values.numbers import Numbers
+from langgraph_jsonl_checkpoint.values.numbers import no_numbers
 from langgraph_jsonl_checkpoint.values.seal import Serde
 from langgraph_jsonl_checkpoint.values.thaw import Thawer
 
@@ -61,7 +61,7 @@ class TypedSerializer(JsonPlusSerializer):
             return super().loads_typed(data)
         stored = msgspec.json.decode(data[1], type=_Stored)
         items: list[records.Message | records.Value] = [*stored.messages, *stored.values]
-        lines, numbers = Lines(""), Numbers()
+        lines, numbers = Lines(""), no_numbers()
         for seq, record in enumerate(sorted(items, key=lambda r: r.n)):
             kind, text = records.type_of(record), records.line(seq, "", record)
             lines.add([Line(kind, text)], [])

@@ -118,7 +118,7 @@ class Thawer:
 
     def _fields(self, number: int, line: bytes | msgspec.Raw) -> dict[str, Any]:
         """A message's class and fields; of a message of a class that only the serde knows, its tag."""
-        fields = message_of(line)
+        fields = message_of(line, number)
         if b"$" not in bytes(line) and not self._seals:  # one byte is found much faster than a tag
             return fields
         if len(fields) == 1:

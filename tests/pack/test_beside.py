@@ -18,7 +18,7 @@ from cases.test_processes import _finish, _start
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langgraph_jsonl_checkpoint import JsonlSaver, SessionError
-from langgraph_jsonl_checkpoint.log import local
+from langgraph_jsonl_checkpoint.log import files, local
 from langgraph_jsonl_checkpoint.reader import Reader
 
 from .layout import is_packed
@@ -280,7 +280,7 @@ def test_whoever_comes_when_the_packed_log_is_in_its_place_is_noticed(
     small(root)
     with JsonlSaver(root, restore_memory="never") as saver, JsonlSaver(root, restore_memory="never") as other:
         saver.get_tuple(config())
-        rename, did = os.rename, threading.Event()
+        rename, did = files.rename, threading.Event()
         done = threading.Event()
 
         def between() -> None:
@@ -296,7 +296,7 @@ def test_whoever_comes_when_the_packed_log_is_in_its_place_is_noticed(
                 meanwhile.start()
                 done.wait(0.5)  # or it waits for a lock that the packer holds
 
-        monkeypatch.setattr(os, "rename", then)
+        monkeypatch.setattr(files, "rename", then)
         saver.pack("t")
         meanwhile.join()
         rows = [tuple(row) for row in other.list({"configurable": {"thread_id": "t"}})]

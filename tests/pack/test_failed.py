@@ -12,7 +12,7 @@ from cases.logs import records, text
 from cases.test_full_disk import files_of_at_most
 
 from langgraph_jsonl_checkpoint import JsonlSaver
-from langgraph_jsonl_checkpoint.log import frames, local
+from langgraph_jsonl_checkpoint.log import files, frames, local
 
 from .layout import is_packed
 from .scene import go_on, seen, seen_anew, small
@@ -60,7 +60,7 @@ def _fails(code: int) -> Callable[..., Any]:
     return fail
 
 
-@pytest.mark.parametrize("call", ["write", "fdatasync", "rename", "open"])
+@pytest.mark.parametrize("call", ["pwrite", "fdatasync", "rename", "open"])
 def test_a_packing_whose_kernel_call_fails_leaves_the_log_as_it_was(
     root: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
@@ -69,15 +69,13 @@ def test_a_packing_whose_kernel_call_fails_leaves_the_log_as_it_was(
     with JsonlSaver(root, restore_memory="never") as saver:
         told, data = seen(saver, "t"), log.read_bytes()
         with monkeypatch.context() as patch:
-            if call == "fdatasync":
-                patch.setattr(local, "_datasync", _fails(errno.EIO))
-            elif call == "open":
-                opened = os.open
+            if call == "open":
+                opened = files.open
                 patch.setattr(
-                    os, "open", lambda p, f, *m: opened(p, f, *m) if not f & os.O_CREAT else _fails(errno.EROFS)()
+                    files, "open", lambda p, f, *m: opened(p, f, *m) if not f & os.O_CREAT else _fails(errno.EROFS)()
                 )
             else:
-                patch.setattr(os, call, _fails(errno.ENOSPC))
+                patch.setattr(files, call, _fails(errno.EIO))
             with pytest.raises(OSError):  # noqa: PT011 - each call has its own
                 saver.pack("t")
         check(root, saver, told, data)
