@@ -6,6 +6,7 @@ call counts as never started because the record that says so is lost.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
@@ -91,14 +92,14 @@ def salvage(sessions: Sessions, serde: Callable[[str], Serde], thread_id: str, i
     if into == thread_id:
         raise ValueError("a log is never salvaged into its own place; give another thread id")
     identity, key = sessions.identity(thread_id), sessions.writer.chain_key
-    _, found = surveyed(identity.path, key)
+    data, found = surveyed(identity.path, key)
     if found.commits and found.misfits == len(found.commits):
         raise ChainKeyError(identity.path, "another chain_key than this saver's")
     salvager = _Salvager(identity, serde(thread_id))
-    salvager.take(found, key)
+    salvager.take(found, key, _told(data))
     salvager.drop_half_deltas()
     kept = salvager.kept
-    if not kept:
+    if all(isinstance(each.record, (records.Open, records.Close, records.Prune)) for each in kept):
         raise CorruptSessionError(identity.path, 0, 0, "no record of it can be read")
     missing = _gaps(salvager.seen, salvager.end)
     lost = tuple(Problem(identity.path, f.offset, f.seq, f.reason, f.torn) for f in found.flaws)
@@ -114,12 +115,24 @@ def salvage(sessions: Sessions, serde: Callable[[str], Serde], thread_id: str, i
     )
     is_whole = not (lost or missing or salvager.dropped)
     gone = None if is_whole else {"records": len(salvager.dropped) + sum(b - a + 1 for a, b in missing)}
-    data = _composed(salvager, sessions.identity(into), serde, key, gone)
+    log = _composed(salvager, sessions.identity(into), serde, key, gone)
     try:
-        local.create(sessions.path(into), data, sync=True).close()
+        local.create(sessions.path(into), log, sync=True).close()
     except FileExistsError:
         raise ValueError(f"thread {into!r} exists; a salvage never writes over a log. Give another id") from None
     return report
+
+
+def _told(data: bytes) -> dict[int, bytes]:
+    """By the seq of a commit, the digest before it, as far as the log's index tells."""
+    index = packing.find(data)
+    if index is None:
+        return {}
+    told = {index.position.seq: index.position.chain}
+    for frame in index.frames:
+        with contextlib.suppress(ValueError):
+            told[frame.seq] = bytes.fromhex(frame.chain)
+    return told
 
 
 class _Salvager:
@@ -133,10 +146,11 @@ class _Salvager:
         self.end = 0  # behind the last of them
         self._serde = serde
         self._references = References(serde, opens=True)
+        self._contents = Contents(Lines(identity.path))  # refuses what readers would
 
-    def take(self, found: Survey, key: bytes) -> None:
+    def take(self, found: Survey, key: bytes, told: dict[int, bytes]) -> None:
         """The records that stay, in their order."""
-        for commit, reason in arranged(found.commits, key):
+        for commit, reason in arranged(found.commits, key, told):
             if reason:
                 self._drop(commit.offset, commit.seq, reason)
                 continue
@@ -155,6 +169,8 @@ class _Salvager:
                 self.header = self.identity.checked(record, seq)
                 return
             kept = self._referring(record, line)
+            for text in kept:
+                self._contents.apply(line.kind, text, seq)
         except LookupError:
             raise UnsupportedVersionError(
                 f"{self.identity.path} holds a record of type {line.kind!r} (seq {seq}) that this version does not "
@@ -163,14 +179,14 @@ class _Salvager:
         except DanglingError as error:
             self._drop(offset, seq, str(error))
             return
-        except (msgspec.DecodeError, TypeError, RecursionError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, TypeError, ValueError, RecursionError) as error:
+            if not seq:  # the header is another session's
+                raise CorruptSessionError(self.identity.path, offset, seq, str(error)) from None
             self._drop(offset, seq, f"the record is not what its type says ({error})")
             return
-        except ValueError as error:  # the header is another session's
-            raise CorruptSessionError(self.identity.path, offset, seq, str(error)) from None
         self.kept += [_Kept(seq, offset, journal.Line(line.kind, text), record) for text in kept]
 
-    def _referring(self, record: records.Record | None, line: journal.Line) -> Iterator[bytes] | list[bytes]:
+    def _referring(self, record: records.Record | None, line: journal.Line) -> list[bytes]:
         """The record's line, or of values the lines of those that stay; all that they refer to is there."""
         if isinstance(record, records.Message):
             self._references.take("message", record.n, record.message)

@@ -218,7 +218,6 @@ class _Check:
         self._lines = Lines(identity.path)
         self._contents = Contents(self._lines)
         self._data = data
-        self._index = packing.find(data) if found.index else None
 
     @property
     def is_whole(self) -> bool:
@@ -227,7 +226,8 @@ class _Check:
 
     def records(self) -> None:
         """Look at each record, and at the index where the lines that it is about end."""
-        if self._found.index and self._index is None:
+        index = packing.find(self._data) if self._found.index else None
+        if self._found.index and index is None:
             self._say(self._found.index, 1, "the index is damaged; readers read the lines instead")
         for commit in self._found.commits[: self._found.good[0]]:
             lines = [journal.line_of(line) for line in commit.lines]
@@ -239,8 +239,12 @@ class _Check:
                     self._say(commit.offset, seq, str(error))
                 except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
                     self._say(commit.offset, seq, f"the record is not what its type says ({error})")
-            if self._index is not None and self._index.position.seq == self._lines.next:
-                self._check_index(commit)
+            if index is not None and index.position.seq == self._lines.next:
+                if not self.problems:  # else the folds here lack a record
+                    self._check_index(index, commit)
+                index = None
+        if index is not None and index.position.seq < self._lines.next:
+            self._say(self._found.index, 1, "the index ends inside a commit")
 
     def _take(self, line: journal.Line, seq: int) -> None:
         msgspec.json.decode(line.text)  # all of it, also what no field of its type holds
@@ -266,10 +270,8 @@ class _Check:
                 self.references.check(text)
         self._contents.apply(line.kind, line.text, seq)
 
-    def _check_index(self, last: Commit) -> None:
+    def _check_index(self, index: packing.Found, last: Commit) -> None:
         """Compare the index with the lines before `last`, and with it."""
-        index = self._index
-        assert index is not None  # noqa: S101 - the caller has looked
         begins: dict[int, tuple[int, str]] = {}
         before = b""
         for commit in self._found.commits[: self._found.good[0]]:

@@ -22,18 +22,23 @@ _UNIQUE = re.compile(
 )
 
 
-def arranged(commits: Sequence[Commit], key: bytes) -> Iterator[tuple[Commit, str]]:
+def arranged(commits: Sequence[Commit], key: bytes, told: dict[int, bytes]) -> Iterator[tuple[Commit, str]]:
     """The commits of the log in their order, and why one of them is left out, if it is.
 
     Whatever follows the last one by its digest is next, wherever it stands. Behind a gap nothing does: what comes
-    there must name something that no other log has.
+    there must follow a digest that the log's index tells, or name something that no other log has.
+
+    Args:
+        commits: The commits as they stand there.
+        key: The key of the chain.
+        told: By the seq of a commit, the digest before it, as far as an index tells.
     """
     pool: dict[int, list[Commit]] = defaultdict(list)
     for commit in commits:
         pool[commit.seq].append(commit)
     known: set[bytes] = set()
     seq, chain, offset = 0, b"", -1  # behind the last one
-    while run := _run(pool, seq, chain, key) or _behind_gap(pool, seq, chain, offset, key, known):
+    while run := _run(pool, seq, chain, key) or _behind_gap(pool, (seq, chain, offset), key, known, told):
         for commit in run:
             known |= _names(commit)
             pool[commit.seq].remove(commit)
@@ -45,14 +50,20 @@ def arranged(commits: Sequence[Commit], key: bytes) -> Iterator[tuple[Commit, st
 
 
 def _behind_gap(
-    pool: dict[int, list[Commit]], seq: int, chain: bytes, offset: int, key: bytes, known: set[bytes]
+    pool: dict[int, list[Commit]],
+    last: tuple[int, bytes, int],
+    key: bytes,
+    known: set[bytes],
+    told: dict[int, bytes],
 ) -> list[Commit]:
     """The next commits that are this log's, though what they follow is missing."""
+    seq, chain, offset = last
     for first in sorted(commit for each in pool.values() for commit in each):
         if first.offset < offset or not first.checked or first.seq < seq or first.seq == seq and chain:
             continue
         run = [first, *_run(pool, first.seq + len(first.lines), first.chain, key)]
-        if not known or not known.isdisjoint(set().union(*map(_names, run))):
+        is_told = first.seq in told and first.follows(told[first.seq], key)
+        if is_told or not known or not known.isdisjoint(set().union(*map(_names, run))):
             return run
     return []
 

@@ -113,7 +113,9 @@ def follow(data: bytes, position: Position, key: bytes = b"") -> Followed:
         found.problem = Problem(base + at, str(error), torn=False)
     except frames.BadFrameError as error:
         behind = frame_behind(data, at, Position(base + at, seq, chain), key, _GARBAGE_STEPS)
-        found.problem = Problem(base + at, str(error), torn=behind is None)
+        # A packed log is whole before it has its place.
+        is_packed = seq == 1 and frames.skippable_end(view, at) > 0
+        found.problem = Problem(base + at, str(error), torn=behind is None and not is_packed)
     found.position = Position(base + at, seq, chain)
     return found
 
