@@ -9,6 +9,7 @@ from langgraph_jsonl_checkpoint.agents.questions import adecide, decide
 from langgraph_jsonl_checkpoint.agents.recorder import SessionRecorder
 from langgraph_jsonl_checkpoint.agents.tool_guard import ToolGuard
 from langgraph_jsonl_checkpoint.errors import (
+    ChainKeyError,
     ClosedSaverError,
     CorruptSessionError,
     DeletedSessionError,
@@ -24,21 +25,27 @@ from langgraph_jsonl_checkpoint.errors import (
 )
 from langgraph_jsonl_checkpoint.folds.memory import MemoryDeriver, SessionMemory
 from langgraph_jsonl_checkpoint.folds.resume import ResumeState, ToolCall
+from langgraph_jsonl_checkpoint.salvage import Salvage
 from langgraph_jsonl_checkpoint.saver import JsonlSaver
 from langgraph_jsonl_checkpoint.threads import SessionInfo
+from langgraph_jsonl_checkpoint.verification import Head, Problem, Verification
 
 if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.agents.middleware import SessionMiddleware
 
 __all__ = [
+    "ChainKeyError",
     "ClosedSaverError",
     "CorruptSessionError",
     "DeletedSessionError",
     "FailedSessionError",
+    "Head",
     "JsonlSaver",
     "MemoryDeriver",
     "NoSessionError",
+    "Problem",
     "ResumeState",
+    "Salvage",
     "SessionError",
     "SessionInfo",
     "SessionMemory",
@@ -53,6 +60,7 @@ __all__ = [
     "UncertainToolCallError",
     "UnsupportedVersionError",
     "ValueEncodingError",
+    "Verification",
     "adecide",
     "ainject",
     "aresume_or_invoke",

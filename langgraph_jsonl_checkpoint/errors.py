@@ -32,15 +32,35 @@ class CorruptSessionError(SessionError):
 
     def __str__(self) -> str:
         return f"{self.path} is damaged at byte {self.offset}, record {self.seq}: {self.reason}. " + (
-            f"Everything before it is intact. Nothing was changed; restore the file from a backup, or keep its "
-            f"first {self.offset} bytes to go on from record {self.seq - 1}."
+            "Everything before it is intact, nothing was changed. Restore the file from a backup, or write what can "
+            "be read into a new thread: saver.salvage(thread_id, into=new_thread_id)."
             if self.offset
-            else "Nothing was changed; restore the file from a backup."
+            else "Nothing was changed; restore the file from a backup, or see what saver.verify(thread_id) can read."
         )
 
 
 class UnsupportedVersionError(SessionError):
     """A log was written by a version of the format, or with a record type, that this version does not know."""
+
+
+class ChainKeyError(SessionError):
+    """A log's chain was not made with this saver's `chain_key`, so it is neither believed nor continued.
+
+    Attributes:
+        path: The log file.
+        made_with: What it was made with.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], made_with: str) -> None:
+        super().__init__(path, made_with)
+        self.path = os.fspath(path)
+        self.made_with = made_with
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} was made with {self.made_with}; or its header was changed. Nothing was appended. Give the "
+            "saver the key that the log was made with; a new key needs a new root or workspace."
+        )
 
 
 class ValueEncodingError(SessionError, TypeError):

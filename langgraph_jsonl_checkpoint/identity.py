@@ -69,8 +69,8 @@ class Identity:
         return records.Open(writer=self.writer, pid=os.getpid(), host=platform.node(), versions=_versions(), **more)
 
 
-def version_of(data: bytes) -> tuple[Any, Any]:
-    """The format and the version that a log's header names, whatever else it says.
+def version_of(data: bytes) -> tuple[bytes, tuple[Any, Any]]:
+    """The header of a log, and the format and the version that it names, whatever else it says.
 
     Raises:
         ValueError: There is no header.
@@ -78,7 +78,7 @@ def version_of(data: bytes) -> tuple[Any, Any]:
     try:
         text, _ = frames.read(memoryview(data), 0)
         head = msgspec.json.decode(text.split(b"\n", 1)[0])
-        return head["format"], head["version"]
+        return text, (head["format"], head["version"])
     except (frames.BadFrameError, msgspec.DecodeError, LookupError, TypeError) as error:
         raise ValueError(str(error)) from None
 

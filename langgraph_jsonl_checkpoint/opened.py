@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from langgraph_jsonl_checkpoint.errors import (
+    ChainKeyError,
     CorruptSessionError,
     DeletedSessionError,
     FailedSessionError,
@@ -69,6 +70,7 @@ class OpenedLog:
     def __init__(self, identity: Identity, writer: Writer) -> None:
         self.identity = identity
         self.writer = writer
+        self._key = writer.chain_key
         self.lock = threading.RLock()
         self.counted = 0
         self.known = Known()
@@ -210,6 +212,11 @@ class OpenedLog:
         return self._file is not None
 
     @property
+    def end(self) -> tuple[int, str]:
+        """The seq of the next record, and the digest of the last commit, in hexadecimal."""
+        return self._position.seq, self._position.chain.hex()
+
+    @property
     def is_left(self) -> bool:
         """Whether this saver wrote last, and the run is not over."""
         return self.runs.writer == self.identity.writer and not self.runs.closed and self.checkpoints.is_unfinished
@@ -259,7 +266,7 @@ class OpenedLog:
             data = begin[start.offset :]
         data += file.read(start.offset + len(data), size)
         with no_collections():
-            found = journal.follow(data, start)
+            found = journal.follow(data, start, self._key)
         if found.problem is not None and not found.problem.torn and self._position.offset:
             # Before it is called damage, read it from its begin: a writer may have taken back what we had read.
             self._reread(file)
@@ -274,7 +281,11 @@ class OpenedLog:
         if len(data) < end <= size:
             data = file.read(0, end)
         packed = packing.find(data) if end else None
-        if packed is None or packed.position.offset > size:
+        if packed is not None and packed.position.offset > size:
+            cut = next(frame for frame in packed.frames if frame.end > size)
+            reason = f"the file ends at byte {size}, and its index says that this frame goes on to byte {cut.end}"
+            raise self._corrupt(min(cut.offset, size), reason, cut.seq)
+        if packed is None:
             self._start(Lines(self.identity.path))
             return journal.Position()
         try:
@@ -285,7 +296,8 @@ class OpenedLog:
             self._start(Lines(self.identity.path))
             return journal.Position()
         self._packed_end = packed.position.offset
-        self._start(Lines(self.identity.path, file, packed.header, packed.frames, packed.position), stored)
+        lines = Lines(self.identity.path, file, packed.header, packed.frames, packed.position, self._key)
+        self._start(lines, stored)
         try:
             self._take_header(packed.header, 0)
         except ValueError as error:
@@ -305,7 +317,7 @@ class OpenedLog:
         assert found is not None  # noqa: S101 - it was made by us, this moment
         assert found.position[1:] == self._position[1:]  # noqa: S101 - as above: the same lines
         self._file, self._position, self._packed_end = file, found.position, found.position.offset
-        self.lines = Lines(self.identity.path, file, found.header, found.frames, found.position)
+        self.lines = Lines(self.identity.path, file, found.header, found.frames, found.position, self._key)
         self._contents.moved(self.lines)
         self.book.lines = self.lines
 
@@ -318,7 +330,7 @@ class OpenedLog:
     def _check_version(self, data: bytes) -> None:
         """The version comes before everything else."""
         try:
-            found = version_of(data)
+            header, found = version_of(data)
         except ValueError as error:
             raise self._corrupt(0, f"it has no header ({error})") from None
         if found != (records.FORMAT, records.VERSION):
@@ -326,6 +338,9 @@ class OpenedLog:
                 f"{self.identity.path} was written as {found[0]!r} version {found[1]!r}; this is a reader of "
                 f"{records.FORMAT!r} version {records.VERSION}. Upgrade the package that reads it."
             )
+        if not journal.is_begun_with(header, self._key):
+            made_with = "another chain_key, or none" if self._key else "a chain_key, and this saver has none"
+            raise ChainKeyError(self.identity.path, made_with)
 
     def _apply(self, found: journal.Followed) -> None:
         """Let the folds take in what comes next; if they cannot, nothing is known of the log."""

@@ -143,10 +143,10 @@ class Reader:
         """Read values of a record; an error says which one it is."""
         try:
             yield
-        except BadTextError as error:
+        except (BadTextError, msgspec.DecodeError) as error:
             raise self._damaged(seq, what, error) from error
 
-    def _damaged(self, seq: int, what: str, error: BadTextError) -> CorruptSessionError:
+    def _damaged(self, seq: int, what: str, error: Exception) -> CorruptSessionError:
         return self._lines.corrupt(seq, f"{what} cannot be read: {error}")
 
     def _config(self, ns: str, checkpoint_id: str) -> RunnableConfig:

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any, Literal
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_jsonl_checkpoint import threads
-from langgraph_jsonl_checkpoint.errors import CorruptSessionError
+from langgraph_jsonl_checkpoint.errors import CorruptSessionError, NoSessionError
 from langgraph_jsonl_checkpoint.ledger import Ledger
 from langgraph_jsonl_checkpoint.open_calls import OpenCalls
 from langgraph_jsonl_checkpoint.opened import no_collections
 from langgraph_jsonl_checkpoint.reader import Reader
 from langgraph_jsonl_checkpoint.restore import Restored
 from langgraph_jsonl_checkpoint.rules import checked
+from langgraph_jsonl_checkpoint.salvage import Salvage, salvage
 from langgraph_jsonl_checkpoint.values.seal import Serde
 from langgraph_jsonl_checkpoint.values.serializer import TypedSerializer
+from langgraph_jsonl_checkpoint.verification import Head, Verification, verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -61,6 +63,14 @@ class Restorer:
         """
         yield from threads.infos(self._sessions, children=children)
 
+    def logs(self) -> Iterator[tuple[pathlib.Path, str | None]]:
+        """Every log and its thread, the last changed first; damaged ones, too.
+
+        The thread is None if its id is too long for a directory's name, and the header cannot be read.
+        """
+        for found in self._sessions.logs():
+            yield pathlib.Path(self._sessions.path_of(found)), self._sessions.thread_id(found)
+
     def pack(self, thread_id: str) -> bool:
         """Put a thread's log into few large frames with an index: smaller, and faster to open. Its lines stay.
 
@@ -79,6 +89,69 @@ class Restorer:
     async def apack(self, thread_id: str) -> bool:
         """`pack` in a worker thread."""
         return await asyncio.to_thread(self.pack, thread_id)
+
+    def head(self, thread_id: str) -> Head:
+        """Where a thread's log ends. Kept in another place, it proves later that nothing before it was cut off.
+
+        Raises:
+            NoSessionError: The thread has no log.
+            CorruptSessionError: The log is damaged.
+        """
+        with self._sessions.use(str(thread_id)) as session:
+            session.refresh(begins=False)
+            seq, chain = session.end
+            if not session.exists:
+                raise NoSessionError(f"thread {thread_id!r} has no log at {session.identity.path}")
+        return Head(seq - 1, chain)
+
+    async def ahead(self, thread_id: str) -> Head:
+        """`head` in a worker thread."""
+        return await asyncio.to_thread(self.head, thread_id)
+
+    def verify(self, thread_id: str, *, head: tuple[int, str] | None = None) -> Verification:
+        """Check all of a thread's log, and change nothing.
+
+        Args:
+            thread_id: The thread.
+            head: What `head` once said of it: the log must still hold that commit, and so all before it.
+
+        Returns:
+            A report, which is `ok` if the log is whole.
+
+        Raises:
+            NoSessionError: The thread has no log.
+            UnsupportedVersionError: Another version of the package wrote it.
+            OSError: It cannot be read.
+        """
+        thread_id = str(thread_id)
+        identity = self._sessions.identity(thread_id)
+        return verify(identity, self._serde(thread_id), self._sessions.writer.chain_key, head)
+
+    async def averify(self, thread_id: str, *, head: tuple[int, str] | None = None) -> Verification:
+        """`verify` in a worker thread."""
+        return await asyncio.to_thread(self.verify, thread_id, head=head)
+
+    def salvage(self, thread_id: str, into: str) -> Salvage:
+        """Write every record of a damaged log that can be read into a new thread. The damaged one stays as it is.
+
+        Args:
+            thread_id: The damaged thread.
+            into: The new one.
+
+        Returns:
+            What came of it, and what is lost.
+
+        Raises:
+            ValueError: The new thread exists, or is the damaged one.
+            NoSessionError: The thread has no log.
+            CorruptSessionError: Nothing of it can be read.
+            OSError: The new log cannot be written.
+        """
+        return salvage(self._sessions, self._serde, str(thread_id), str(into))
+
+    async def asalvage(self, thread_id: str, into: str) -> Salvage:
+        """`salvage` in a worker thread."""
+        return await asyncio.to_thread(self.salvage, thread_id, into)
 
     def resume_state(self, thread_id: str) -> ResumeState:
         """What a thread is about to go on from, over all its namespaces. Nothing is run and nothing is written.

@@ -22,6 +22,7 @@ from langgraph_jsonl_checkpoint import listing, threads
 from langgraph_jsonl_checkpoint.calls import PutCall, WritesCall
 from langgraph_jsonl_checkpoint.errors import DeletedSessionError
 from langgraph_jsonl_checkpoint.folds.memory import Deriver
+from langgraph_jsonl_checkpoint.log.writers import Writer
 from langgraph_jsonl_checkpoint.reader import Reader
 from langgraph_jsonl_checkpoint.restore import lend
 from langgraph_jsonl_checkpoint.restorer import Fsync, RestoreMemory, Restorer
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 
     from langgraph_jsonl_checkpoint.folds.memory import MemoryDeriver
     from langgraph_jsonl_checkpoint.session import Session
+
+
+_LONGEST_KEY = 64  # BLAKE2b takes no longer one
 
 
 class JsonlSaver(Restorer, BaseCheckpointSaver[Any]):
@@ -62,6 +66,8 @@ class JsonlSaver(Restorer, BaseCheckpointSaver[Any]):
             last run neither ended nor waits for a human, and its writer died or a tool call is uncertain, until the
             next run ends. "always", or "never". It is lent to the run and never stored.
         memory: Derives the session memory; without it a deriver that needs no model.
+        chain_key: Up to 64 bytes, a secret that each commit's digest is keyed with: then nobody without it can change
+            a log and make a chain that fits. It belongs to a workspace's logs from their begin.
 
     Example:
         >>> from langgraph_jsonl_checkpoint import JsonlSaver
@@ -81,6 +87,7 @@ class JsonlSaver(Restorer, BaseCheckpointSaver[Any]):
         cache_size: int = 256 << 20,
         restore_memory: RestoreMemory = "crashed",
         memory: MemoryDeriver | None = None,
+        chain_key: bytes | None = None,
     ) -> None:
         super().__init__(serde=TypedSerializer() if serde is None else serde)
         if fsync not in get_args(Fsync):
@@ -90,12 +97,15 @@ class JsonlSaver(Restorer, BaseCheckpointSaver[Any]):
             raise ValueError(f"restore_memory is one of {said}, not {restore_memory!r}")
         if max_open < 1 or cache_size < 0:
             raise ValueError(f"max_open is at least 1 and cache_size at least 0, not {max_open!r} and {cache_size!r}")
+        if chain_key is not None and not (isinstance(chain_key, bytes) and 0 < len(chain_key) <= _LONGEST_KEY):
+            raise ValueError(f"chain_key is 1 to {_LONGEST_KEY} bytes, as secrets.token_bytes(32) makes them")
         self._fsync = fsync
         self._restore_memory = restore_memory
         self._deriver: MemoryDeriver = memory or Deriver()
         # A clone that with_allowlist makes shares the sessions, and has a serde of its own.
         where = os.path.normpath(os.path.join(getcwd(), root))
-        self._sessions = Sessions(where, "default" if workspace is None else workspace, max_open, cache_size)
+        writer = Writer(where, "default" if workspace is None else workspace, chain_key or b"")
+        self._sessions = Sessions(where, writer.workspace, max_open, cache_size, writer)
 
     @classmethod
     def from_conn_string(cls, conn_string: str | os.PathLike[str], **options: Any) -> Self:

@@ -129,7 +129,7 @@ class Session(OpenedLog):
         """Create the log with its first commit; False if another writer was faster."""
         header = self.identity.header(**self.parent)
         begin = _lines(0, records.now(), [header])
-        first, position = journal.commit(journal.Position(), [line.text for line in begin])
+        first, position = journal.commit(journal.Position(), [line.text for line in begin], self._key)
         commit = self._compose(position, make, serde)
         if commit is None:
             return True
@@ -246,7 +246,8 @@ class Session(OpenedLog):
             prune, lines = planned
             ts = records.now()
             head = records.line(0, ts, msgspec.structs.replace(self.header, generation=self.header.generation + 1))
-            local.replace(self.identity.path, packing.compose(head, [records.line(0, ts, prune), *lines])).unlock()
+            log = packing.compose(head, [records.line(0, ts, prune), *lines], self._key)
+            local.replace(self.identity.path, log).unlock()
         finally:
             file.unlock()
         self.forget()
@@ -262,7 +263,7 @@ class Session(OpenedLog):
             if not made and self._recovered is None:
                 return None
             lines = _lines(before.seq, records.now(), [*self._opening(made), *page.records, *made])
-            return page, lines, *journal.commit(before, [line.text for line in lines])
+            return page, lines, *journal.commit(before, [line.text for line in lines], self._key)
         except BaseException as error:
             page.drop()
             if isinstance(error, OverflowError):

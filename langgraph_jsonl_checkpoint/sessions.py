@@ -164,11 +164,15 @@ class Sessions:
         self._check_open()
         return local.logs(self._folder)
 
+    def path_of(self, found: local.Found) -> str:
+        """Where a log is."""
+        return os.path.join(self._folder, found.name, local.LOG)
+
     def thread_id(self, found: local.Found) -> str | None:
         """The thread of a log; None if it is no thread's."""
         thread_id = names.unescape(found.name)
         if thread_id is None:  # too long for a file name: the header knows
-            head = header_of(os.path.join(self._folder, found.name, local.LOG))
+            head = header_of(self.path_of(found))
             return None if head is None else untag_text(head.thread_id)
         return thread_id
 
@@ -257,7 +261,7 @@ class Sessions:
         """
         inherited, parent = self._open, self.writer
         self._end.detach()  # it would say that the parent left its runs
-        self._start(Writer(self.root, self.workspace))
+        self._start(Writer(self.root, self.workspace, self.writer.chain_key))
         for session in inherited.values():
             session.forget()
         parent.drop()

@@ -73,8 +73,9 @@ def copy(sessions: Sessions, serde: Callable[[str], Serde], source: str, target:
     if serde(source).seals:
         owner, heir = serde(source), serde(target)
         texts = [msgspec.json.encode(heir.moved(msgspec.json.decode(text), owner)) for text in texts]
+    log = packing.compose(records.line(0, ts, head), texts, sessions.writer.chain_key)
     try:
-        local.create(sessions.path(target), packing.compose(records.line(0, ts, head), texts), sync=True).close()
+        local.create(sessions.path(target), log, sync=True).close()
     except FileExistsError:
         raise ValueError(f"thread {target!r} exists; delete it first, or copy {source!r} under another id") from None
 

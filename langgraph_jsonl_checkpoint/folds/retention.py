@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.log import records
+from langgraph_jsonl_checkpoint.values.references import texts_of
 from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
@@ -86,8 +89,11 @@ def survivors(
     last: set[Key] = set()
     texts: list[Any] = []
     stays: list[tuple[Line, records.Record | None]] = []
-    for line in lines:
-        record = records.parse(line.kind, line.text)
+    for seq, line in enumerate(lines, 1):
+        try:
+            record = records.parse(line.kind, line.text)
+        except msgspec.DecodeError as error:
+            raise fold.lines.corrupt(seq, f"the record is not what its type says ({error})") from error
         if isinstance(record, records.Checkpoint):
             key = untag_text(record.ns), untag_text(record.id)
             if removal.covers(*key) or key in last:
@@ -99,24 +105,11 @@ def survivors(
                 continue
         elif isinstance(record, records.Tool) and (untag_text(record.task), untag_text(record.call)) not in calls:
             continue
-        texts += _texts(record)
+        texts += texts_of(record)
         stays.append((line, record))
-    numbers = set().union(*(thaw.numbers(t) for t in texts if t is not records.NO_TEXT))
+    numbers = set().union(*(thaw.numbers(t) for t in texts))
     for line, record in stays:
         yield from _rewritten(line, record, removal, numbers)
-
-
-def _texts(record: records.Record | None) -> list[Any]:
-    """The texts of a record that may refer to messages and values."""
-    if isinstance(record, records.Checkpoint):
-        return [record.channels, record.versions, record.seen, record.metadata, record.extra]
-    if isinstance(record, records.Writes):
-        return [text for _, _, text in record.writes]
-    if isinstance(record, records.Terminal):
-        return [record.error]
-    if isinstance(record, records.Tool):
-        return [record.args, record.result, record.error, record.message]
-    return []
 
 
 def _stays(call: Call, removal: Removal) -> bool:

@@ -11,6 +11,7 @@ import threading
 import zstandard
 
 MAX_TEXT = 1 << 30
+CUT_SHORT = "the frame is cut short"
 MAGIC = b"\x28\xb5\x2f\xfd"
 SKIPPABLE_HEAD = 8  # bytes of magic and length before a skippable frame's content
 _SKIPPABLE = b"\x5a\x2a\x4d\x18"  # one of the 16 magic numbers of frames that decoders pass over
@@ -99,8 +100,8 @@ def _measure(data: memoryview, start: int) -> tuple[int, int]:
             last, kind = block & 1, block >> 1 & 3
             at += 3 + (1 if kind == 1 else block >> 3)
     except IndexError:
-        raise BadFrameError("the frame is cut short") from None
+        raise BadFrameError(CUT_SHORT) from None
     end = at + 4
     if end > len(data):
-        raise BadFrameError("the frame is cut short")
+        raise BadFrameError(CUT_SHORT)
     return size, end

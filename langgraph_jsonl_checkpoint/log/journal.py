@@ -6,6 +6,7 @@ behind that, if anything is.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ _DIGEST = 16
 _CHAIN = b',"chain":"'
 _TAIL = len(_CHAIN) + 2 * _DIGEST + len(b'"}')
 _FROM = -_TAIL
+SEQ = re.compile(rb'\{"seq":(\d{1,18}),"type":"')
 _GARBAGE_STEPS = 4096  # how many places behind damage are tried as the begin of a frame
 
 
@@ -76,7 +78,7 @@ class Followed:
     problem: Problem | None = None
 
 
-def commit(position: Position, lines: Sequence[bytes]) -> tuple[bytes, Position]:
+def commit(position: Position, lines: Sequence[bytes], key: bytes = b"") -> tuple[bytes, Position]:
     """The frame of a commit of `lines` (without line feeds) that follows `position`, and the position behind it."""
     # A text may be large: it is put together once.
     text = bytearray()
@@ -84,15 +86,15 @@ def commit(position: Position, lines: Sequence[bytes]) -> tuple[bytes, Position]
         text += line
         text += b"\n"
     del text[-2:]
-    digest = _digest(position.chain, text)
-    text += b'%s%s"}\n' % (_CHAIN, digest.hex().encode())
+    chain = digest(position.chain, text, key)
+    text += b'%s%s"}\n' % (_CHAIN, chain.hex().encode())
     if len(text) > frames.MAX_TEXT:
         raise OverflowError(f"a commit of {len(text)} bytes is larger than {frames.MAX_TEXT}")
     frame = frames.compress(text)
-    return frame, Position(position.offset + len(frame), position.seq + len(lines), digest)
+    return frame, Position(position.offset + len(frame), position.seq + len(lines), chain)
 
 
-def follow(data: bytes, position: Position) -> Followed:
+def follow(data: bytes, position: Position, key: bytes = b"") -> Followed:
     """The whole commits of `data`, which begins at `position`, and what is wrong behind them."""
     view, base = memoryview(data), position.offset
     at, (_, seq, chain) = 0, position
@@ -102,7 +104,7 @@ def follow(data: bytes, position: Position) -> Followed:
             # An index stands behind the header and nowhere else.
             begin = (frames.skippable_end(view, at) or at) if seq == 1 else at
             text, end = frames.read(view, begin)
-            lines, chain = opened(text, seq, chain)
+            lines, chain = opened(text, seq, chain, key)
             found.frames.append((seq, base + begin))
             found.lines += lines
             at, seq = end, seq + len(lines)
@@ -110,7 +112,10 @@ def follow(data: bytes, position: Position) -> Followed:
         # A whole frame with an intact checksum: no dying writer leaves that.
         found.problem = Problem(base + at, str(error), torn=False)
     except frames.BadFrameError as error:
-        found.problem = Problem(base + at, str(error), torn=not _commit_behind(data, at, seq, chain))
+        behind = frame_behind(data, at, Position(base + at, seq, chain), key, _GARBAGE_STEPS)
+        # A packed log is whole before it has its place.
+        is_packed = seq == 1 and frames.skippable_end(view, at) > 0
+        found.problem = Problem(base + at, str(error), torn=behind is None and not is_packed)
     found.position = Position(base + at, seq, chain)
     return found
 
@@ -119,14 +124,21 @@ class OutOfSequenceError(Exception):
     """A whole frame that does not hold the commits that must come next."""
 
 
-def opened(text: bytes, seq: int, chain: bytes) -> tuple[list[Line], bytes]:
+def is_begun_with(header: bytes, key: bytes) -> bool:
+    """Whether a header's digest was made with a key; True if it has none, which others will find."""
+    if not header.startswith(_CHAIN, len(header) - _TAIL - 1):
+        return True
+    return chain_of(header) == digest(b"", header[: -1 - _TAIL], key).hex()
+
+
+def opened(text: bytes, seq: int, chain: bytes, key: bytes = b"") -> tuple[list[Line], bytes]:
     """The lines of a frame's text that follow `seq` and `chain`, and the digest of its last commit.
 
     Raises:
         OutOfSequenceError: They do not.
     """
     lines = text.split(b"\n")
-    if lines.pop():
+    if lines.pop() or not lines:
         raise OutOfSequenceError("the frame's text is not made of lines")
     found: list[Line] = []
     begin = at = 0
@@ -137,7 +149,7 @@ def opened(text: bytes, seq: int, chain: bytes) -> tuple[list[Line], bytes]:
         kind = line[len(envelope) : line.find(b'"', len(envelope))].decode("ascii", "replace")
         at += len(line) + 1
         if line.startswith(_CHAIN, _FROM):
-            chain = _digest(chain, text[begin : at - 1 - _TAIL])
+            chain = digest(chain, text[begin : at - 1 - _TAIL], key)
             if line[_FROM + len(_CHAIN) : -2] != chain.hex().encode():
                 raise OutOfSequenceError("the commit does not follow the one before: its chain digest differs")
             line = line[:_FROM] + b"}"  # noqa: PLW2901
@@ -149,7 +161,7 @@ def opened(text: bytes, seq: int, chain: bytes) -> tuple[list[Line], bytes]:
     return found, chain
 
 
-def split(text: bytes, seq: int, behind: int, chain: bytes) -> list[bytes]:
+def split(text: bytes, seq: int, behind: int, chain: bytes, key: bytes = b"") -> list[bytes]:
     """The lines of a packed frame's text, as they stand there.
 
     Whoever packed the frame followed its chain, and its checksum holds it since: only that it is this frame is
@@ -162,7 +174,7 @@ def split(text: bytes, seq: int, behind: int, chain: bytes) -> list[bytes]:
     if lines.pop() or len(lines) != behind - seq or not lines[-1].startswith(b'{"seq":%d,' % (behind - 1)):
         raise OutOfSequenceError(f"the frame does not hold the records {seq} to {behind - 1}")
     first = next((i for i, line in enumerate(lines) if line.startswith(_CHAIN, _FROM)), len(lines) - 1)
-    opened(b"\n".join(lines[: first + 1]) + b"\n", seq, chain)
+    opened(b"\n".join(lines[: first + 1]) + b"\n", seq, chain, key)
     return lines
 
 
@@ -187,32 +199,39 @@ def renumbered(line: bytes, seq: int) -> bytes:
     return b'{"seq":%d%s' % (seq, line[line.index(b",") :])
 
 
-def _digest(before: bytes, text: bytes | bytearray) -> bytes:
+def digest(before: bytes, text: bytes | bytearray, key: bytes) -> bytes:
     """BLAKE2b over the digest before and a commit's text; the text comes without its last brace and the chain."""
-    hashed = hashlib.blake2b(before, digest_size=_DIGEST)
+    hashed = hashlib.blake2b(before, digest_size=_DIGEST, key=key)
     hashed.update(text)
     hashed.update(b"}\n")
     return hashed.digest()
 
 
-def _commit_behind(data: bytes, start: int, seq: int, chain: bytes) -> bool:
-    """Whether a whole frame of this log that comes next, or later, stands behind one that cannot be read.
+def frame_behind(data: bytes, start: int, at: Position, key: bytes, steps: int | None = None) -> int | None:
+    """Where the next whole frame of a log begins behind one that cannot be read; None if there is none.
 
-    Then the damage is in the middle: no writer dies there. A frame with an earlier seq is no sign of that: a
-    disk may show old data in a page that it lost.
+    Then the damage is in the middle: no writer dies there. A frame with an earlier seq is no sign of that, as a disk
+    may show old data in a page that it lost; nor is one with the same seq, unless it is the commit that comes next.
+
+    Args:
+        data: The log, or its end.
+        start: Where the frame begins in it that cannot be read.
+        at: The position before that frame.
+        key: The key of the chain.
+        steps: How many places are tried; when they are used up, the last one counts as such a frame.
     """
-    view, at = memoryview(data), start
-    for _ in range(_GARBAGE_STEPS):
-        at = data.find(frames.MAGIC, at + 1)
-        if at < 0:
-            return False
-        try:
-            text, _ = frames.read(view, at)
-            number = re.match(rb'\{"seq":(\d{1,18}),', text)
-            if number and int(number[1]) > seq:
-                return True
-            opened(text, seq, chain)
-        except (frames.BadFrameError, OutOfSequenceError):
-            continue
-        return True
-    return True
+    view, found = memoryview(data), start
+    while steps is None or steps > 0:
+        found = data.find(frames.MAGIC, found + 1)
+        if found < 0:
+            return None
+        steps = None if steps is None else steps - 1
+        with contextlib.suppress(frames.BadFrameError, OutOfSequenceError):
+            text, _ = frames.read(view, found)
+            seq = SEQ.match(text)
+            if seq is None or int(seq[1]) < at.seq:
+                continue
+            if int(seq[1]) == at.seq:
+                opened(text, at.seq, at.chain, key)
+            return found
+    return found

@@ -43,6 +43,7 @@ class Lines:
         header: The line of its header, if there are packed frames.
         packed: Its packed frames, which begin with seq 1 and lie behind each other.
         behind: The position behind them.
+        key: The key of the chain.
 
     Attributes:
         next: The seq of the next record.
@@ -56,11 +57,13 @@ class Lines:
         header: bytes = b"",
         packed: Sequence[Packed] = (),
         behind: journal.Position = _BEGIN,
+        key: bytes = b"",
     ) -> None:
         self._path = path
         self._file = file
         self._header = header
         self._packed = packed
+        self._key = key
         self._firsts = [frame.seq for frame in packed]
         self._loaded: dict[int, list[bytes]] = {}
         self._last: tuple[int, list[bytes]] = (0, [])  # the packed frame that was read last
@@ -153,7 +156,7 @@ class Lines:
         try:
             data = b"" if self._file is None else self._file.read(frame.offset, frame.end)
             text, _ = frames.read(memoryview(data), 0)
-            return journal.split(text, frame.seq, self._seq_behind(at), bytes.fromhex(frame.chain))
+            return journal.split(text, frame.seq, self._seq_behind(at), bytes.fromhex(frame.chain), self._key)
         except (frames.BadFrameError, journal.OutOfSequenceError, ValueError) as error:
             raise CorruptSessionError(self._path, frame.offset, frame.seq, str(error)) from None
 

@@ -124,20 +124,20 @@ def find(data: bytes) -> Found | None:
     return Found(journal.unchained(header[:-1]), packed, journal.Position(base + size, seq, digest), index.contents)
 
 
-def compose(header: bytes, lines: Sequence[bytes]) -> bytes:
+def compose(header: bytes, lines: Sequence[bytes], key: bytes = b"") -> bytes:
     """A whole log of a header and other lines, numbered anew."""
-    log, position = journal.commit(journal.Position(), [journal.renumbered(header, 0)])
+    log, position = journal.commit(journal.Position(), [journal.renumbered(header, 0)], key)
     parts, size = [log], 0
     held: list[bytes] = []
     for line in lines:
         held.append(journal.renumbered(line, position.seq + len(held)))
         size += len(line)
         if size >= _TEXT:
-            frame, position = journal.commit(position, held)
+            frame, position = journal.commit(position, held, key)
             parts.append(frame)
             held, size = [], 0
     if held:
-        parts.append(journal.commit(position, held)[0])
+        parts.append(journal.commit(position, held, key)[0])
     return b"".join(parts)
 
 

@@ -22,17 +22,20 @@ class Writer:
     Args:
         root: The saver's directory.
         workspace: The group of threads that it writes to.
+        chain_key: The key of its logs' chains; empty for none.
 
     Attributes:
         root: As given.
         workspace: As given.
+        chain_key: As given.
         id: Its id; no other writer ever has it.
         left: The threads whose runs it wrote last, and that are not over.
     """
 
-    def __init__(self, root: str, workspace: str) -> None:
+    def __init__(self, root: str, workspace: str, chain_key: bytes = b"") -> None:
         self.root = root
         self.workspace = workspace
+        self.chain_key = chain_key
         self.id = secrets.token_hex(4)
         self.left: set[str] = set()
         self._fd: int | None = None

@@ -1,0 +1,175 @@
+"""What the trees of a log refer to, and whether that is there: looked at without building a single value."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from langgraph_jsonl_checkpoint.log import records
+from langgraph_jsonl_checkpoint.values.messages import CLASSES
+from langgraph_jsonl_checkpoint.values.types import UNTAG
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from langgraph_jsonl_checkpoint.values.seal import Serde
+
+Kind = Literal["message", "value"]
+
+
+class DanglingError(Exception):
+    """A tree refers to a number that is not there, or holds what this version does not know."""
+
+
+class _Runs:
+    """Numbers, as runs of neighbours in ascending order."""
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+
+    def add(self, number: int) -> None:
+        if self._lasts and self._lasts[-1] + 1 == number:
+            self._lasts[-1] = number
+        else:
+            self._firsts.append(number)
+            self._lasts.append(number)
+
+    def hold(self, first: int, last: int) -> bool:
+        """Whether all numbers from `first` to `last` are among them."""
+        at = bisect_right(self._firsts, first) - 1
+        return at >= 0 and first <= last <= self._lasts[at]
+
+
+class References:
+    """The numbers that were given so far, and what refers to them.
+
+    Args:
+        serde: The saver's serde for the thread.
+        opens: Whether texts that were sealed are opened with it; if not they are passed over.
+
+    Attributes:
+        next: The next free number.
+        sealed: How many sealed texts were passed over.
+    """
+
+    def __init__(self, serde: Serde, *, opens: bool) -> None:
+        self._serde = serde
+        self._opens = opens
+        self._all, self._messages, self._values = _Runs(), _Runs(), _Runs()
+        self._stems: set[int] = set()
+        self.next = 0
+        self.sealed = 0
+
+    def take(self, kind: Kind, number: int, text: bytes | msgspec.Raw) -> None:
+        """Take in the next message or value.
+
+        Raises:
+            DanglingError: It refers to what is not there, or its number was given before. It is not taken in then.
+        """
+        if number < self.next:
+            raise DanglingError(f"number {number} was given before")
+        tree = self._opened(text)
+        if kind == "message":
+            self._check_message(tree, number)
+        else:
+            self._check(tree, number)
+            if type(tree) is dict and len(tree) == 1 and next(iter(tree)) in ("$list", "$map"):
+                self._stems.add(number)
+        (self._messages if kind == "message" else self._values).add(number)
+        self._all.add(number)
+        self.next = number + 1
+
+    def check(self, text: bytes | msgspec.Raw) -> None:
+        """Look at a text of a record that has no number.
+
+        Raises:
+            DanglingError: It refers to what is not there.
+        """
+        self._check(self._opened(text), self.next)
+
+    def _opened(self, text: bytes | msgspec.Raw) -> Any:
+        """A text's tree; None of one that is sealed and cannot be opened."""
+        plain = bytes(text)
+        if not self._opens and plain.startswith(b'{"$sealed":'):
+            self.sealed += 1
+            return None
+        try:
+            # The numbers of a long list are no secret.
+            is_stem = plain.startswith((b'{"$list":', b'{"$map":'))
+            return msgspec.json.decode(plain if is_stem else self._serde.open(plain))
+        except Exception as error:
+            raise DanglingError(f"{type(error).__name__}: {error}") from error
+
+    def _check_message(self, tree: Any, number: int) -> None:
+        if tree is None:
+            return
+        if type(tree) is not dict:
+            raise DanglingError(f"message {number} is no object")
+        if len(tree) == 1 and next(iter(tree)).startswith("$"):
+            self._check(tree, number)
+            return
+        like = tree.get("like")
+        if like is not None:
+            below = like.get("$ref") if type(like) is dict else None
+            if type(below) is not int or not self._messages.hold(below, below):
+                raise DanglingError(f"message {number} is like {like!r}, which is no message before it")
+        elif tree.get("class") not in CLASSES:
+            raise DanglingError(
+                f"message {number} is of class {tree.get('class')!r}, which this version does not know"
+            )
+        for field in tree.values():
+            self._check(field, number)
+
+    def _check(self, tree: Any, below: int) -> None:
+        stack = [tree]
+        while stack:
+            each = stack.pop()
+            if type(each) is list:
+                stack += each
+            elif type(each) is dict:
+                tag, payload = next(iter(each.items())) if len(each) == 1 else ("", None)
+                if not tag.startswith("$"):
+                    stack += each.values()
+                elif tag == "$ref":
+                    self._check_run(self._all, payload, payload, below)
+                elif tag in ("$list", "$map"):
+                    self._check_runs(tag, payload, below)
+                elif tag in UNTAG:
+                    stack.append(payload)
+                elif tag != "$serde":
+                    raise DanglingError(f"this version does not know the tag {tag!r}")
+
+    def _check_runs(self, tag: str, runs: Any, below: int) -> None:
+        if type(runs) is not list:
+            raise DanglingError(f"a {tag} is made of {runs!r}")
+        among = self._all if tag == "$list" else self._values
+        for run in runs:
+            if type(run) is int:
+                if run not in self._stems or run >= below:
+                    raise DanglingError(f"a {tag} begins with number {run}, which is no list before it")
+            elif type(run) is list and len(run) == 2:  # noqa: PLR2004
+                self._check_run(among, run[0], run[1], below)
+            else:
+                raise DanglingError(f"a {tag} is made of {run!r}")
+
+    def _check_run(self, among: _Runs, first: Any, last: Any, below: int) -> None:
+        if type(first) is not int or type(last) is not int or last >= below or not among.hold(first, last):
+            what = f"number {first!r}, which is" if first == last else f"numbers {first!r} to {last!r}, which are"
+            raise DanglingError(f"a reference to {what} not there before it")
+
+
+def texts_of(record: records.Record | None) -> Iterator[msgspec.Raw]:
+    """The texts of a record without a number that may refer to messages and values."""
+    found: list[msgspec.Raw] = []
+    if isinstance(record, records.Checkpoint):
+        found = [record.channels, record.versions, record.seen, record.metadata, record.extra]
+    elif isinstance(record, records.Writes):
+        found = [text for _, _, text in record.writes]
+    elif isinstance(record, records.Terminal):
+        found = [record.error]
+    elif isinstance(record, records.Tool):
+        found = [record.args, record.result, record.error, record.message]
+    yield from (text for text in found if text is not records.NO_TEXT)

@@ -1,0 +1,324 @@
+"""Whether a log is what was written: frames, seqs, chain, records, references, folds. Nothing is changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from langgraph_jsonl_checkpoint.errors import CorruptSessionError, NoSessionError, UnsupportedVersionError
+from langgraph_jsonl_checkpoint.folds.contents import Contents, Stored
+from langgraph_jsonl_checkpoint.identity import version_of
+from langgraph_jsonl_checkpoint.log import journal, local, packing, records
+from langgraph_jsonl_checkpoint.log.lines import Lines
+from langgraph_jsonl_checkpoint.log.survey import survey
+from langgraph_jsonl_checkpoint.opened import ATTEMPTS, no_collections
+from langgraph_jsonl_checkpoint.values.book import Book
+from langgraph_jsonl_checkpoint.values.references import DanglingError, References, texts_of
+from langgraph_jsonl_checkpoint.values.thaw import BadTextError, Thawer
+from langgraph_jsonl_checkpoint.values.types import untag_text
+
+if TYPE_CHECKING:
+    from langgraph_jsonl_checkpoint.identity import Identity
+    from langgraph_jsonl_checkpoint.log.survey import Commit, Survey
+    from langgraph_jsonl_checkpoint.values.seal import Serde
+
+
+class Head(NamedTuple):
+    """Where a log ends: kept somewhere else, it tells later whether the log still holds all that it held then.
+
+    Attributes:
+        seq: The seq of the last record.
+        chain: The digest of the last commit, in hexadecimal: it stands for all before it.
+    """
+
+    seq: int
+    chain: str
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that is wrong with a log.
+
+    Attributes:
+        path: The log.
+        offset: Byte offset of the frame.
+        seq: The seq of the first record that it is about.
+        reason: What is wrong.
+        torn: Whether it is a torn end: what a writer leaves that dies, or a disk that loses what came last. The next
+            writer moves it aside.
+    """
+
+    path: str
+    offset: int
+    seq: int
+    reason: str
+    torn: bool = False
+
+    def __str__(self) -> str:
+        return f"byte {self.offset}, record {self.seq}: {'torn end: ' if self.torn else ''}{self.reason}"
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What a check of a log found.
+
+    Attributes:
+        thread_id: The thread.
+        path: The log.
+        bytes: Its size.
+        frames: How many frames of it can be read.
+        commits: How many commits.
+        records: How many records.
+        head: Its last whole commit; None if there is none.
+        sealed: How many texts this saver cannot open, whose references were not looked at.
+        problems: What is wrong, in the order in which it stands there.
+    """
+
+    thread_id: str
+    path: str
+    bytes: int
+    frames: int
+    commits: int
+    records: int
+    head: Head | None
+    sealed: int
+    problems: tuple[Problem, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong. A torn end is: nobody knows whether it was stored before it was torn."""
+        return not self.problems
+
+    def __str__(self) -> str:
+        held = f"{self.records} records in {self.commits} commits, {self.bytes} bytes"
+        if self.ok:
+            return f"{self.thread_id}: good; {held}"
+        told = "".join(f"\n  {problem}" for problem in self.problems)
+        return f"{self.thread_id}: damaged; {held} can be read\n  {self.path}{told}"
+
+
+def verify(identity: Identity, serde: Serde, key: bytes, head: tuple[int, str] | None) -> Verification:
+    """Check a log.
+
+    Args:
+        identity: Which session it is.
+        serde: The saver's serde for the thread.
+        key: The key of the chain.
+        head: A commit that it must hold.
+
+    Raises:
+        NoSessionError: There is no log.
+        UnsupportedVersionError: Another version of the package wrote it, so nothing can be said.
+        OSError: It cannot be read.
+    """
+    data, found = surveyed(identity.path, key)
+    with no_collections():
+        check = _Check(identity, serde, data, found)
+        check.records()
+        if check.is_whole:
+            check.folds()
+    problems = [*_keyed(found, key), *check.problems]
+    if head is not None:
+        problems += _anchored(found, head)
+    last = next((c for c in reversed(found.commits) if c.chain), None)
+    return Verification(
+        identity.thread_id,
+        identity.path,
+        len(data),
+        found.frames,
+        len(found.commits),
+        sum(len(commit.lines) for commit in found.commits),
+        None if last is None else Head(last.seq + len(last.lines) - 1, last.chain.hex()),
+        check.references.sealed,
+        tuple(Problem(identity.path, *problem) for problem in sorted(problems)),
+    )
+
+
+def surveyed(path: str, key: bytes) -> tuple[bytes, Survey]:
+    """A log's bytes, and all that stands in them.
+
+    Raises:
+        NoSessionError: There is no log.
+        UnsupportedVersionError: Another version of the package wrote it.
+    """
+    data, found = b"", None
+    for locked in (False, True):
+        data = _read(path, locked=locked)
+        _check_version(path, data)
+        found = survey(data, key)
+        if not found.flaws or not found.flaws[-1].torn:
+            break  # else somebody may be writing a commit; who has the lock sees the whole of it
+    assert found is not None  # noqa: S101 - the loop has run
+    return data, found
+
+
+def _read(path: str, *, locked: bool) -> bytes:
+    for _ in range(ATTEMPTS):
+        try:
+            file = local.LogFile(path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise NoSessionError(f"there is no log at {path}") from None
+        try:
+            size = file.lock() if locked else file.size()
+            if size is not None:
+                return file.read(0, size)
+        finally:
+            if locked:
+                file.unlock()
+            file.close()
+    raise NoSessionError(f"{path} was replaced {ATTEMPTS} times during one call; try again")
+
+
+def _check_version(path: str, data: bytes) -> None:
+    try:
+        _, found = version_of(data)
+    except ValueError:
+        return  # no header: the survey says so
+    if found != (records.FORMAT, records.VERSION):
+        raise UnsupportedVersionError(
+            f"{path} was written as {found[0]!r} version {found[1]!r}; this is a reader of {records.FORMAT!r} "
+            f"version {records.VERSION}. Upgrade the package that reads it."
+        )
+
+
+def _keyed(found: Survey, key: bytes) -> list[tuple[Any, ...]]:
+    """The flaws; if no commit fits the key, that is the one flaw."""
+    if 1 < len(found.commits) == found.misfits:
+        has = "another chain_key than this saver's, or none" if key else "a chain_key, and this saver has none"
+        return [(0, 0, f"not one commit follows the one before by its digest: the log was made with {has}", False)]
+    return [(flaw.offset, flaw.seq, flaw.reason, flaw.torn) for flaw in found.flaws]
+
+
+def _anchored(found: Survey, head: tuple[int, str]) -> list[tuple[Any, ...]]:
+    seq, chain = head
+    for commit in found.commits:
+        if commit.seq + len(commit.lines) - 1 == seq and commit.chain.hex() == chain:
+            return []
+    at = next((c.offset for c in found.commits if c.seq <= seq < c.seq + len(c.lines)), None)
+    reason = (
+        f"the log ends before record {seq}, which it had when it was anchored"
+        if at is None
+        else f"record {seq} does not end the commit that the log had there when it was anchored"
+    )
+    at = found.commits[-1].offset if at is None and found.commits else at or 0
+    return [(at, seq, f"{reason}: it was cut, changed or written anew (prune and delete_for_runs do that)", False)]
+
+
+class _Check:
+    """What the records say, as far as the log is in sequence."""
+
+    def __init__(self, identity: Identity, serde: Serde, data: bytes, found: Survey) -> None:
+        self.problems: list[tuple[Any, ...]] = []
+        self.references = References(serde, opens=serde.seals)
+        self._identity = identity
+        self._serde = serde
+        self._found = found
+        self._lines = Lines(identity.path)
+        self._contents = Contents(self._lines)
+        self._data = data
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the folds can be looked at."""
+        return not self.problems and bool(self._lines.next)
+
+    def records(self) -> None:
+        """Look at each record, and at the index where the lines that it is about end."""
+        index = packing.find(self._data) if self._found.index else None
+        if self._found.index and index is None:
+            self._say(self._found.index, 1, "the index is damaged; readers read the lines instead")
+        for commit in self._found.commits[: self._found.good[0]]:
+            lines = [journal.line_of(line) for line in commit.lines]
+            self._lines.add(lines, [(commit.seq, commit.offset)])
+            for seq, line in enumerate(lines, commit.seq):
+                try:
+                    self._take(line, seq)
+                except DanglingError as error:
+                    self._say(commit.offset, seq, str(error))
+                except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
+                    self._say(commit.offset, seq, f"the record is not what its type says ({error})")
+            if index is not None and index.position.seq == self._lines.next:
+                if not self.problems:  # else the folds here lack a record
+                    self._check_index(index, commit)
+                index = None
+        if index is not None and index.position.seq < self._lines.next:
+            self._say(self._found.index, 1, "the index ends inside a commit")
+
+    def _take(self, line: journal.Line, seq: int) -> None:
+        msgspec.json.decode(line.text)  # all of it, also what no field of its type holds
+        try:
+            record = records.parse(line.kind, line.text)
+        except LookupError:
+            raise UnsupportedVersionError(
+                f"{self._identity.path} holds a record of type {line.kind!r} (seq {seq}) that this version does not "
+                "know and must not ignore. Upgrade the package that reads it."
+            ) from None
+        if isinstance(record, records.Session):
+            self._identity.checked(record, seq)
+            return
+        if not seq:
+            raise ValueError("the first record is no header")
+        if isinstance(record, records.Message):
+            self.references.take("message", record.n, record.message)
+        elif isinstance(record, records.Value):
+            for number, text in enumerate(record.values, record.n):
+                self.references.take("value", number, text)
+        else:
+            for text in texts_of(record):
+                self.references.check(text)
+        self._contents.apply(line.kind, line.text, seq)
+
+    def _check_index(self, index: packing.Found, last: Commit) -> None:
+        """Compare the index with the lines before `last`, and with it."""
+        begins: dict[int, tuple[int, str]] = {}
+        before = b""
+        for commit in self._found.commits[: self._found.good[0]]:
+            begins.setdefault(commit.offset, (commit.seq, before.hex()))
+            before = commit.chain
+        frames = [(frame.offset, (frame.seq, frame.chain)) for frame in index.frames]
+        ends = {offset for offset, _ in frames[1:]} | {index.position.offset}
+        behind = next((offset for offset in begins if offset > last.offset), len(self._data))
+        if (
+            frames != [(offset, at) for offset, at in begins.items() if 0 < offset <= last.offset]
+            or ends != {frame.end for frame in index.frames}
+            or index.position != (behind, self._lines.next, last.chain)
+        ):
+            self._say(self._found.index, 1, "the index says other frames than there are")
+            return
+        try:
+            said = msgspec.json.decode(index.contents, type=Stored)
+        except msgspec.DecodeError:
+            self._say(
+                self._found.index, 1, "the index says something else than folds; readers read the lines instead"
+            )
+            return
+        if said != msgspec.json.decode(msgspec.json.encode(self._contents.stored), type=Stored):
+            self._say(self._found.index, 1, "the index says something else than the lines")
+
+    def folds(self) -> None:
+        """What a reader makes of the log: the newest checkpoint of each namespace, and the tool calls."""
+        thaw = Thawer(Book(self._lines, self._contents.stored.numbers), self._serde)
+        fold = self._contents.checkpoints
+        try:
+            for _ in self._contents.tools:
+                pass
+            for ns in [] if self.references.sealed else fold.namespaces():
+                record = fold.get(ns, None)
+                assert record is not None  # noqa: S101 - it is a namespace because it has one
+                name = untag_text(record.id)
+                texts = [*texts_of(record), *(write.text for write in fold.writes(ns, name))]
+                for text in texts:
+                    self._read(thaw, text, fold.seq(ns, name), name)
+        except CorruptSessionError as error:
+            self._say(error.offset, error.seq, error.reason)
+
+    def _read(self, thaw: Thawer, text: msgspec.Raw, seq: int, name: str) -> None:
+        try:
+            thaw.value(text)
+        except BadTextError as error:
+            self._say(self._lines.offset(seq), seq, f"checkpoint {name!r} cannot be read: {error}")
+
+    def _say(self, offset: int, seq: int, reason: str) -> None:
+        self.problems.append((offset, seq, reason, False))

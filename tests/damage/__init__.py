@@ -1,0 +1,1 @@
+"""Damage with names, and what each reader makes of it."""

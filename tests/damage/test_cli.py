@@ -1,0 +1,114 @@
+"""The command line as its users meet it: a process, its output and its exit code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from values.thread import Thread
+
+from damage.scene import HURT, WELL, Log, everything, fill
+from langgraph_jsonl_checkpoint import JsonlSaver
+from langgraph_jsonl_checkpoint.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Two threads."""
+    fill(tmp_path)
+    with JsonlSaver(tmp_path) as saver:
+        saver.delete_thread("copy")
+    return tmp_path
+
+
+def test_it_runs_as_a_module(root: Path) -> None:
+    """`python -m langgraph_jsonl_checkpoint verify`, in a process of its own."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-m", "langgraph_jsonl_checkpoint", "verify", str(root)]
+    found = subprocess.run(command, check=False, env=env, capture_output=True, text=True, timeout=60)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert found.stdout.count(": good; ") == 2
+    found = subprocess.run([*command[:3], "sing"], check=False, env=env, capture_output=True, text=True, timeout=60)
+    assert found.returncode == 2
+    assert "usage" in found.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["verify"],
+        ["verify", "{root}/nowhere"],
+        ["verify", "{root}", "--workspace", "empty"],
+        ["verify", "{root}", "no such thread"],
+        ["verify", "{root}", "--head", "1:00"],
+        ["verify", "{root}", HURT, "--head", "nonsense"],
+        ["verify", "{root}", HURT, "--chain-key-file", "{root}/nowhere"],
+        ["salvage", "{root}"],
+        ["salvage", "{root}", "no such thread"],
+        ["salvage", "{root}", HURT, "--into", WELL],
+        ["salvage", "{root}", HURT, WELL, "--into", "new"],
+    ],
+    ids=" ".join,
+)
+def test_what_cannot_be_done_has_exit_code_2(root: Path, arguments: list[str]) -> None:
+    """Nothing is written, and the exit code is not that of damage."""
+    before = sorted(root.rglob("*"))
+    try:
+        code = main([each.format(root=root) for each in arguments])
+    except SystemExit as exit_:
+        code = exit_.code
+    assert code == 2
+    assert sorted(root.rglob("*")) == before
+
+
+def test_a_head_is_printed_and_taken_again(root: Path, capsys: pytest.CaptureFixture) -> None:
+    """Kept elsewhere, it shows a cut end, which the log alone does not."""
+    assert main(["verify", str(root), HURT]) == 0
+    head = capsys.readouterr().out.strip().rsplit("; head ", 1)[1]
+    assert main(["verify", str(root), HURT, "--head", head]) == 0
+    with JsonlSaver(root) as saver:
+        path = saver.path(HURT)
+    log = Log(path.read_bytes())
+    path.write_bytes(log.data[: log.begin(-1)])
+    assert main(["verify", str(root), HURT]) == 0
+    assert main(["verify", str(root), HURT, "--head", head]) == 1
+
+
+def test_a_key_comes_from_a_file(tmp_path: Path) -> None:
+    """Byte for byte; without it the log is damaged to whoever looks."""
+    key = b"\x00secret\n"
+    with Thread(tmp_path / "root", chain_key=key) as thread:
+        thread.step({"a": 1})
+    file = tmp_path / "key"
+    file.write_bytes(key)
+    assert main(["verify", str(tmp_path / "root"), "--chain-key-file", str(file)]) == 0
+    assert main(["verify", str(tmp_path / "root")]) == 1
+
+
+def test_a_log_whose_long_name_only_its_header_knows_is_not_passed_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """With the header damaged nobody can tell which thread it is; that there is one is said."""
+    with Thread(tmp_path, thread_id="long " * 200) as thread:
+        thread.step({"a": 1})
+        path = thread.saver.path("long " * 200)
+    assert main(["verify", str(tmp_path)]) == 0
+    path.write_bytes(bytes(100))
+    assert main(["verify", str(tmp_path)]) == 1
+    assert str(path) in capsys.readouterr().out
+
+
+def test_salvage_without_a_name_adds_one(root: Path, capsys: pytest.CaptureFixture) -> None:
+    """`<thread>-salvaged`; a log that is whole is copied, and that is no damage."""
+    assert main(["salvage", str(root), HURT, WELL]) == 0
+    with JsonlSaver(root) as saver:
+        for name in (HURT, WELL):
+            assert len(everything(saver, f"{name}-salvaged")) == len(everything(saver, name))
+    assert main(["salvage", str(root), HURT, WELL]) == 2, "they are there now"
