@@ -42,6 +42,7 @@ def flipped(data: bytes) -> Iterator[tuple[int, bytes]]:
             yield at, data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["plain", "packed", "packed and more"])
 def test_a_flipped_bit_anywhere_is_found_or_changes_no_line(tmp_path: Path, kind: str) -> None:
     """Readers give what was written up to a torn end, or an error; `verify` misses no flip that changes anything."""
