@@ -14,8 +14,8 @@ from langgraph.checkpoint.base import get_checkpoint_metadata
 from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.errors import ValueEncodingError
 from langgraph_jsonl_checkpoint.log import records
-from langgraph_jsonl_checkpoint.values.adopt import Shadow
 from langgraph_jsonl_checkpoint.values.freeze import Freezer
+from langgraph_jsonl_checkpoint.values.shadows import Shadow
 from langgraph_jsonl_checkpoint.values.types import tag_text
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ class PutCall:
         applied = self.ns == "" and (self._source == "input" or upstream.is_stored_at_exit(configurable))
         self._input = configurable.get("input_id") if applied else None
 
-        freezer = Freezer(session.known, serde.tree)
-        before = session.shadow(self.ns)
+        freezer = Freezer(session.shadows.known, serde.tree)
+        before = session.shadows.of(self.ns)
         self._shadow = Shadow(
             self._fields(freezer, "channel", checkpoint.get("channel_values", {}), before.channels),
             self._fields(freezer, "version", checkpoint.get("channel_versions", {}), before.versions),
@@ -127,9 +127,9 @@ class PutCall:
 
     def done(self, session: Session) -> None:
         """The checkpoint is stored: the next one of its namespace is compared with it."""
-        session.cast(self.ns, self._shadow)
+        session.shadows.cast(self.ns, self._shadow)
         if self.ends_run:
-            session.release()
+            session.shadows.release()
 
 
 class WritesCall:
@@ -157,8 +157,8 @@ class WritesCall:
         self.checkpoint_id: str = configurable["checkpoint_id"]
         self._task, self._path = task_id, task_path
         self._writes: list[tuple[int, str, Any]] = []
-        freezer = Freezer(session.known, serde.tree)
-        channels = session.shadow(self.ns).channels
+        freezer = Freezer(session.shadows.known, serde.tree)
+        channels = session.shadows.of(self.ns).channels
         before = getattr(channels, "parts", {})
         for i, (channel, value) in enumerate(writes):
             what = f"write to {channel!r} of task {task_id!r}"

@@ -270,7 +270,7 @@ class Ledger:
     def _freeze(self, value: Any) -> Any:
         session = self._sessions.peek(self.thread_id)
         try:
-            return Freezer(session.known, self._serde.tree).freeze(value)[0]
+            return Freezer(session.shadows.known, self._serde.tree).freeze(value)[0]
         except Exception as error:
             raise ToolLogError(
                 f"a tool call of thread {self.thread_id!r} has a {type(value).__name__} that cannot be stored "

@@ -20,9 +20,8 @@ from langgraph_jsonl_checkpoint.folds.contents import Contents, Stored
 from langgraph_jsonl_checkpoint.identity import version_of
 from langgraph_jsonl_checkpoint.log import journal, local, packing, records
 from langgraph_jsonl_checkpoint.log.lines import Lines
-from langgraph_jsonl_checkpoint.values.adopt import NOTHING
 from langgraph_jsonl_checkpoint.values.book import Book
-from langgraph_jsonl_checkpoint.values.known import Known
+from langgraph_jsonl_checkpoint.values.shadows import Shadows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,11 +32,9 @@ if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.identity import Identity
     from langgraph_jsonl_checkpoint.log.writers import Writer
     from langgraph_jsonl_checkpoint.restore import Recall
-    from langgraph_jsonl_checkpoint.values.adopt import Handed, Shadow
 
 _BEGIN = 1 << 16  # bytes that are read first: a header, and nearly always an index if there is one
 
-_SHADOWS = 64  # namespaces whose last checkpoint is remembered
 _BASE = 16 * 1024  # bytes that a session takes without a line
 
 ATTEMPTS = 100
@@ -45,15 +42,12 @@ ATTEMPTS = 100
 
 
 class OpenedLog:
-    """A session as it was read, and the lock under which all but `known` and `shadows` is touched.
+    """A session as it was read, and the lock under which all but `shadows` is touched.
 
     Attributes:
         lock: The lock.
         counted: How many bytes of it the sessions of its saver have counted.
-        known: What was frozen lately.
-        shadows: By namespace, what the last checkpoint was written from.
-        handed: By namespace, the checkpoint that was read since: the run that begins there puts its state again, and
-            more.
+        shadows: What its next checkpoints are compared with.
         lines: Its records' lines.
         book: Its numbered messages and values.
         header: Its header; None if it has no log.
@@ -73,9 +67,7 @@ class OpenedLog:
         self._key = writer.chain_key
         self.lock = threading.RLock()
         self.counted = 0
-        self.known = Known()
-        self.shadows: dict[str, Shadow] = {}
-        self.handed: dict[str, Handed] = {}
+        self.shadows = Shadows()
         self._start(Lines(self.identity.path))
         self.header: records.Session | None = None
         self.hooked = False
@@ -154,31 +146,7 @@ class OpenedLog:
         self.header = None
         self._start(Lines(self.identity.path))
         self.recall = None
-        self.known = Known()
-        self.shadows = {}
-        self.handed = {}
-
-    def shadow(self, ns: str) -> Shadow:
-        """What a namespace's next checkpoint is compared with. Takes no lock and touches no disk."""
-        handed = self.handed.pop(ns, None)
-        if handed is not None:
-            self.cast(ns, handed.adopted(self.shadows.get(ns, NOTHING), self.known))
-        return self.shadows.get(ns, NOTHING)
-
-    def cast(self, ns: str, shadow: Shadow) -> None:
-        """A namespace's checkpoint was written from `shadow`."""
-        self.shadows.pop(ns, None)
-        self.shadows[ns] = shadow
-        if len(self.shadows) > _SHADOWS:  # each call of a subgraph has a namespace of its own
-            # Other threads may do the same at this moment.
-            with contextlib.suppress(StopIteration, RuntimeError):
-                self.shadows.pop(next(name for name in self.shadows if name), None)
-
-    def release(self) -> None:
-        """Let go of the live objects of a run that is over."""
-        self.known = Known()
-        for shadow in list(self.shadows.values()):
-            shadow.release()
+        self.shadows = Shadows()
 
     def _start(self, lines: Lines, stored: Stored | None = None) -> None:
         """Begin to fold a generation of the log. Parts of before carry another book's token, so count no more."""
@@ -311,8 +279,7 @@ class OpenedLog:
 
     def _move(self, file: local.LogFile, data: bytes) -> None:
         """Go on with the log where its lines are packed now; numbers and seqs are what they were."""
-        for ns in list(self.handed):
-            self.shadow(ns)  # while the lines that it needs are in memory
+        self.shadows.adopt()
         found = packing.find(data)
         assert found is not None  # noqa: S101 - it was made by us, this moment
         assert found.position[1:] == self._position[1:]  # noqa: S101 - as above: the same lines

@@ -37,7 +37,7 @@ class Reader:
         self.thaw = Thawer(session.book, serde)
         self._identity = session.identity
         self._lines = session.lines
-        self._handed = session.handed
+        self._shadows = session.shadows
 
     def get(self, ns: str, checkpoint_id: str | None) -> CheckpointTuple | None:
         """A checkpoint, or a namespace's newest."""
@@ -46,7 +46,7 @@ class Reader:
             return None
         with no_collections():
             found = self.tuple(ns, record, self.metadata(record))
-        self._handed[ns] = Handed(record, found.checkpoint, self.thaw)
+        self._shadows.hand(ns, Handed(record, found.checkpoint, self.thaw))
         return found
 
     def list(

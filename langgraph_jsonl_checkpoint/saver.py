@@ -216,7 +216,7 @@ class JsonlSaver(Restorer, BaseCheckpointSaver[Any]):
                 sync=self._synced(ends_step=call.ends_run),
             )
             if call.ends_run:
-                session.release()
+                session.shadows.release()
 
     # --- reading
 

@@ -91,7 +91,7 @@ class Sessions:
         return f"{self.writer.id}-{next(self._versions):x}"
 
     def peek(self, thread_id: str) -> Session:
-        """The session object of a thread, without lock or disk: for its `known` and `shadows` only."""
+        """The session object of a thread, without lock or disk: for its `shadows` only."""
         self._check_open()
         session = self._open.get(thread_id)
         if session is None:

@@ -22,7 +22,7 @@ def test_a_forgotten_session_is_freed_without_a_collection(saver: JsonlSaver) ->
     app.invoke({"messages": [HumanMessage("x" * 1000)]}, CONFIG)
     app.get_state(CONFIG)
     session = saver._sessions.peek("t")
-    gone = [weakref.ref(part) for part in (session.book, session.checkpoints, session.known)]
+    gone = [weakref.ref(part) for part in (session.book, session.checkpoints, session.shadows.known)]
     gc.disable()
     try:
         session.forget()

@@ -5,7 +5,7 @@ So that a run that goes on from a restored state writes what is new, and not the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from langgraph_jsonl_checkpoint.errors import SessionError
 from langgraph_jsonl_checkpoint.values import messages, ranges, types
@@ -23,9 +23,9 @@ from langgraph_jsonl_checkpoint.values.parts import (
     copy_of_number,
     extra_of,
     is_plain,
-    release,
     state_of,
 )
+from langgraph_jsonl_checkpoint.values.shadows import NOTHING, Shadow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,21 +37,6 @@ if TYPE_CHECKING:
 
 _SIZE = 1024  # bytes of a message's text, about
 _SCALARS = frozenset({int, float, bool, type(None)})
-
-
-class Shadow(NamedTuple):
-    """The parts that a namespace's last checkpoint was written from: the next one is compared with them."""
-
-    channels: Any = None
-    versions: Any = None
-    seen: Any = None
-
-    def release(self) -> None:
-        """Let go of the live objects: the run that had them is over."""
-        release(self.channels)
-
-
-NOTHING = Shadow()
 
 
 class Handed:
