@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from langgraph.checkpoint.base import CheckpointTuple
 
 from langgraph_jsonl_checkpoint.errors import SessionError
+from langgraph_jsonl_checkpoint.log import local
 from langgraph_jsonl_checkpoint.reader import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from langgraph_jsonl_checkpoint.log import local
     from langgraph_jsonl_checkpoint.sessions import Sessions
     from langgraph_jsonl_checkpoint.values.seal import Serde
 
@@ -45,7 +45,8 @@ def list_all(
 
     A log was changed after the checkpoints in it were made, so a checkpoint that is younger than the last change of
     every log not yet opened comes before all that they hold: a short list opens few of them. Ids that tell no time
-    come after all logs were read.
+    come after all logs were read; and so do all ids, if those of a log were made by a clock that runs ahead of the
+    files' times, or the clock was set back.
     """
 
     def rows(thread_id: str, log: local.Found | None, behind: _Row | None) -> _Rows:
@@ -53,11 +54,14 @@ def list_all(
 
     merged = _Merged(rows)
     may_match = sessions.skips.sieve(wanted or {})
-    for log in sessions.logs():
-        while merged.newest_at() > log.changed + _COARSE:
+    logs = sessions.logs()
+    clocks_agree = not logs or logs[0].changed <= time.time() + _COARSE
+    for log in logs:
+        while clocks_agree and merged.newest_at() > log.changed + _COARSE:
             yield merged.pop()
         if may_match(log) and (thread_id := sessions.thread_id(log)) is not None:
-            merged.push(thread_id, rows(thread_id, log, None))
+            newest = merged.push(thread_id, rows(thread_id, log, None))
+            clocks_agree = clocks_agree and not _is_ahead(newest, log, sessions.path(thread_id))
     while merged:
         yield merged.pop()
 
@@ -81,19 +85,23 @@ class _Merged:
         """When the newest one was made, as `_made_at` says it."""
         return _made_at(self._heap[0][0].id) if self._heap else float("-inf")
 
-    def push(self, thread_id: str, rows: _Rows) -> None:
-        """Take in a thread's next one. A damaged session does not keep the others from being listed."""
+    def push(self, thread_id: str, rows: _Rows) -> str:
+        """Take in a thread's next one; its id, if there is one.
+
+        A damaged session does not keep the others from being listed.
+        """
         try:
             row = next(rows, None)
         except SessionError as error:
             logger.warning("thread %r is left out of the list: %s", thread_id, error)
-            return
+            return ""
         if row is None:
-            return
+            return ""
         heapq.heappush(self._heap, (_Descending(row[0][0]), thread_id, row[1], row[0]))
         self._begun[thread_id] = rows
         if len(self._begun) > _BEGUN:
             self._begun.popitem(last=False)
+        return row[0][0]
 
     def pop(self) -> CheckpointTuple:
         """Give out the newest one."""
@@ -133,6 +141,12 @@ class _Descending:
 
     def __lt__(self, other: _Descending) -> bool:
         return self.id > other.id
+
+
+def _is_ahead(checkpoint_id: str, log: local.Found, path: str) -> bool:
+    """Whether a checkpoint that is in a log says that it was made after the log's last change."""
+    made = _made_at(checkpoint_id)
+    return made > log.changed + _COARSE and made > local.changed_at(path) + _COARSE  # appended to since it was found
 
 
 def _made_at(checkpoint_id: str) -> float:

@@ -18,7 +18,7 @@ from langgraph.checkpoint.base.id import uuid6
 
 from langgraph_jsonl_checkpoint.errors import ClosedSaverError, SessionError
 from langgraph_jsonl_checkpoint.identity import Identity
-from langgraph_jsonl_checkpoint.log import frames, local, names, records
+from langgraph_jsonl_checkpoint.log import files, frames, local, names, records
 from langgraph_jsonl_checkpoint.log.writers import Writer
 from langgraph_jsonl_checkpoint.session import Session
 from langgraph_jsonl_checkpoint.skipping import SkipIndex
@@ -43,6 +43,9 @@ class Sessions:
         cache_size: How many bytes they keep in memory, about, beside the one that is in use.
         writer: The writer that it goes on as; a new one without it.
 
+    Raises:
+        NotImplementedError: The platform's files cannot do what a log asks of them.
+
     Attributes:
         writer: The writer.
         running: (thread, task, tool_call_id) of the tool calls that run in this process.
@@ -52,6 +55,7 @@ class Sessions:
     def __init__(
         self, root: str, workspace: str, max_open: int, cache_size: int, writer: Writer | None = None
     ) -> None:
+        files.check_platform()
         self.root = root
         self.workspace = workspace
         self._max_open = max_open
@@ -256,6 +260,7 @@ class Sessions:
         descriptor is the parent's lock. Closing the child's copy does not release it.
         """
         inherited, parent = self._open, self.writer
+        self._end.detach()  # it would say that the parent left its runs
         self._start(Writer(self.root, self.workspace, self.writer.chain_key))
         for session in inherited.values():
             session.forget()
@@ -306,6 +311,7 @@ def _after_fork() -> None:
     _mine.clear()
     for sessions in _all:
         sessions.after_fork()
+    local.after_fork()  # what is still open: half-read lists, and what the threads of the parent were in
 
 
 atexit.register(_at_exit)

@@ -5,10 +5,13 @@ Nothing stands between a caller and the call. A disk that fails or loses power c
 
 from __future__ import annotations
 
-import fcntl
+import contextlib
 import os
 
 from filelock import lock_descriptor, unlock_descriptor
+
+with contextlib.suppress(ModuleNotFoundError):
+    import fcntl
 
 __all__ = [
     "close",
@@ -36,8 +39,6 @@ open = os.open  # noqa: A001 (the name that the call has)
 close = os.close
 stat = os.stat
 fstat = os.fstat
-pread = os.pread
-pwrite = os.pwrite
 ftruncate = os.ftruncate
 fdatasync = getattr(os, "fdatasync", os.fsync)  # macOS has none
 fsync = os.fsync
@@ -48,4 +49,25 @@ mkdir = os.mkdir
 rmdir = os.rmdir
 listdir = os.listdir
 utime = os.utime
-flock = fcntl.flock
+
+_MISSING = [name for name in ("pread", "pwrite", "O_CLOEXEC", "O_DIRECTORY", "O_NOFOLLOW") if not hasattr(os, name)]
+if "fcntl" not in globals():
+    _MISSING.append("flock")
+if not _MISSING:
+    pread = os.pread
+    pwrite = os.pwrite
+    flock = fcntl.flock
+    LOCK_SH, LOCK_NB = fcntl.LOCK_SH, fcntl.LOCK_NB
+
+
+def check_platform() -> None:
+    """Refuse a platform whose files cannot do what a log asks of them, before anything is written.
+
+    Raises:
+        NotImplementedError: It lacks a call. Windows does, and could not replace a log that somebody reads.
+    """
+    if _MISSING:
+        raise NotImplementedError(
+            f"session logs need files as POSIX has them, and this platform has no {', '.join(_MISSING)}. "
+            "On Windows run it under WSL, with the sessions in a Linux file system."
+        )

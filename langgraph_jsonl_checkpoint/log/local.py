@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import secrets
+import time
+import weakref
 from typing import NamedTuple
 
 from langgraph_jsonl_checkpoint.log import files, names
 
+logger = logging.getLogger(__name__)
+
 LOG = "session.jsonl.zst"
 _ASIDE = ".new-"
 _POLL = 0.001  # seconds between two tries for a contended lock
+_PATIENCE = 10.0  # seconds after which waiting for it is worth a word
 _CHUNK = 1 << 30  # Linux moves at most 2 GiB a call
 _entered: set[str] = set()  # workspaces' folders whose own entries this process has synced
+_files: weakref.WeakSet[LogFile] = weakref.WeakSet()
 
 
 class LogFile:
@@ -50,6 +57,7 @@ class LogFile:
         status = files.fstat(self._fd)
         self._identity = status.st_dev, status.st_ino
         self._is_half_made = fd is None and status.st_nlink > 1  # see `create`
+        _files.add(self)
 
     def size(self) -> int | None:
         """The size in bytes; None if the path no longer leads to this file, or the descriptor is no longer ours.
@@ -70,12 +78,15 @@ class LogFile:
     def lock(self) -> int | None:
         """Wait for the session's lock, which dies with its process, so that a dead writer never blocks.
 
+        A process that is stopped with the lock blocks until it goes on or is killed: to write past it would tear its
+        commit.
+
         Returns:
             The size, which nobody else changes now; None, and no lock, if this is no longer the log.
         """
         try:
             if not files.lock_descriptor(self._fd, blocking=False):  # nearly always free, and then cheaper to ask for
-                files.lock_descriptor(self._fd, poll_interval=_POLL)
+                self._wait_for_lock()
         except (OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno != errno.EBADF:
                 raise
@@ -84,6 +95,18 @@ class LogFile:
         if size is None:
             self.unlock()
         return size
+
+    def _wait_for_lock(self) -> None:
+        told = time.monotonic() + _PATIENCE
+        while not files.lock_descriptor(self._fd, blocking=False):
+            time.sleep(_POLL)
+            if time.monotonic() > told:
+                told = float("inf")
+                logger.warning(
+                    "%s has been locked by another process for %g seconds; waiting until it goes on or ends",
+                    self.path,
+                    _PATIENCE,
+                )
 
     def unlock(self) -> None:
         """Give the lock back."""
@@ -138,6 +161,22 @@ class LogFile:
         sync_directory(directory)
         return name
 
+    def part_from_parent(self) -> None:
+        """In a forked child: take a descriptor of its own, to read. The inherited one keeps the parent's lock.
+
+        A thread of the parent may be appending at the fork. If the parent dies in that, its lock would live with us.
+        """
+        try:
+            fd = files.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            return  # deleted since; nobody waits for it
+        status = files.fstat(fd)
+        if (status.st_dev, status.st_ino) == self._identity:
+            self.close()
+            self._fd = fd
+        else:
+            files.close(fd)  # replaced since, likewise
+
     def __del__(self) -> None:
         # Whoever still reads the lines of a session that was closed, evicted or rewritten reads them from here.
         self.close()
@@ -149,6 +188,12 @@ class LogFile:
             if (status.st_dev, status.st_ino) == self._identity:
                 files.close(self._fd)
         self._fd = -1
+
+
+def after_fork() -> None:
+    """In a forked child: keep no lock of the parent's."""
+    for file in list(_files):
+        file.part_from_parent()
 
 
 def workspace_path(root: str, workspace: str) -> str:
@@ -194,6 +239,14 @@ def logs(folder: str) -> list[Found]:
         files.close(fd)
     found.sort(reverse=True)
     return found
+
+
+def changed_at(path: str) -> float:
+    """When a log was changed last, in seconds since 1970; after all time if it is gone."""
+    try:
+        return files.stat(path, follow_symlinks=False).st_mtime
+    except (FileNotFoundError, NotADirectoryError):
+        return float("inf")
 
 
 def create(path: str, data: bytes, *, sync: bool) -> LogFile:

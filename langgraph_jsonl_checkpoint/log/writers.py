@@ -7,7 +7,6 @@ no workspace's name leads. A saver that starts no run and no tool call needs non
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import secrets
 import threading
@@ -95,7 +94,7 @@ class Writer:
             return False
         try:
             # Shared, so that others who ask at this moment do not seem to be the writer.
-            files.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            files.flock(fd, files.LOCK_SH | files.LOCK_NB)
         except (BlockingIOError, PermissionError):  # EACCES, say some file systems
             return True
         else:

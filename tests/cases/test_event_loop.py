@@ -19,6 +19,7 @@ from scripted import ScriptedModel
 import langgraph_jsonl_checkpoint
 from cases.graphs import TwinState, at, both, call, chain, checkpoint, config, ids, sequence
 from langgraph_jsonl_checkpoint import JsonlSaver
+from langgraph_jsonl_checkpoint.log import files
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -50,6 +51,10 @@ def no_blocking() -> Iterator[None]:
     buster = BlockBuster(scanned_modules=langgraph_jsonl_checkpoint)
     for name in MORE:
         buster.functions[name] = BlockBusterFunction(None, name, scanned_modules=langgraph_jsonl_checkpoint)
+    for name in files.__all__:  # which hold the calls that `os` had when they were imported
+        buster.functions[f"files.{name}"] = BlockBusterFunction(
+            files, name, scanned_modules=langgraph_jsonl_checkpoint
+        )
     buster.activate()
     try:
         yield

@@ -11,6 +11,7 @@ import pytest
 from cases.graphs import at, chain, config, ids, put
 from cases.logs import of_type
 from langgraph_jsonl_checkpoint import JsonlSaver
+from langgraph_jsonl_checkpoint.log import files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +40,7 @@ def test_a_torn_end_that_a_rewrite_moves_aside_is_reported(root: Path, strategy:
 
 def test_a_delete_waits_for_a_rewrite_of_another_saver(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that was deleted is not brought back by a prune that had begun, and the prune does not fail."""
-    rename, done = os.rename, threading.Event()
+    rename, done = files.rename, threading.Event()
     with JsonlSaver(root) as deleting, JsonlSaver(root) as pruning:
         chain(deleting, 4)
         waiting = threading.Thread(target=lambda: (deleting.delete_thread("t"), done.set()))
@@ -49,7 +50,7 @@ def test_a_delete_waits_for_a_rewrite_of_another_saver(root: Path, monkeypatch: 
             assert not done.wait(0.3), "the delete did not wait for the lock"
             rename(*paths)
 
-        monkeypatch.setattr(os, "rename", late)
+        monkeypatch.setattr(files, "rename", late)
         pruning.prune(["t"])
         waiting.join()
         assert ids(pruning.list(config())) == ids(deleting.list(config())) == []
