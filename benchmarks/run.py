@@ -23,6 +23,7 @@ BENCHMARKS = (
     "concurrency",
     "memory",
     "guard",
+    "chain",
     "json_library",
 )
 WORDS = (*BENCHMARKS, "quick")

@@ -21,6 +21,7 @@ from langgraph_jsonl_checkpoint.folds.contents import Contents
 from langgraph_jsonl_checkpoint.log import journal, local, packing, records
 from langgraph_jsonl_checkpoint.log.arrangement import arranged
 from langgraph_jsonl_checkpoint.log.lines import Lines
+from langgraph_jsonl_checkpoint.log.survey import span
 from langgraph_jsonl_checkpoint.values.book import Book
 from langgraph_jsonl_checkpoint.values.references import DanglingError, References, texts_of
 from langgraph_jsonl_checkpoint.values.thaw import BadTextError, Thawer
@@ -63,10 +64,10 @@ class Salvage:
     def __str__(self) -> str:
         rows = [f"{self.thread_id}: {self.records} records are in thread {self.into!r} now", f"  {self.path}"]
         rows += [f"  lost: {problem}" for problem in self.lost]
-        rows += [f"  missing: records {first} to {last}" for first, last in self.missing]
+        rows += [f"  missing: {span(first, last)}" for first, last in self.missing]
         rows += [f"  left out: {problem}" for problem in self.dropped]
         if self.unchecked:
-            rows.append(f"  without a checksum: records {self.unchecked[0]} to {self.unchecked[-1]}")
+            rows.append(f"  without a checksum: {span(self.unchecked[0], self.unchecked[-1])}")
         return "\n".join(rows)
 
 

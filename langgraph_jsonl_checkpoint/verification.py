@@ -92,9 +92,9 @@ class Verification:
         return not self.problems
 
     def __str__(self) -> str:
-        held = f"{self.records} records in {self.commits} commits, {self.bytes} bytes"
+        held = f"{self.records} records in {self.commits} commits"
         if self.ok:
-            return f"{self.thread_id}: good; {held}"
+            return f"{self.thread_id}: good; {held}, {self.bytes} bytes"
         told = "".join(f"\n  {problem}" for problem in self.problems)
         return f"{self.thread_id}: damaged; {held} can be read\n  {self.path}{told}"
 

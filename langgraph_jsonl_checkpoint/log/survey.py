@@ -84,6 +84,11 @@ class Survey:
     index: int = 0
 
 
+def span(first: int, last: int) -> str:
+    """Records, as a text tells of them."""
+    return f"record {first}" if first == last else f"records {first} to {last}"
+
+
 def survey(data: bytes, key: bytes) -> Survey:
     """All that stands in a log's bytes."""
     surveyor = _Surveyor(data, key)
@@ -149,7 +154,7 @@ class _Surveyor:
         elif self._is_lost:
             self._tell_what_is_lost(commit.seq)
         elif commit.seq > seq:
-            problem = f"the next record has seq {commit.seq}: records {seq} to {commit.seq - 1} are missing"
+            problem = f"the next record has seq {commit.seq}: missing is {span(seq, commit.seq - 1)}"
         elif commit.seq < seq:
             problem = f"the next record has seq {commit.seq}, which came before, and not {seq}"
         elif not commit.follows(self._at.chain, self._key):
@@ -163,7 +168,7 @@ class _Surveyor:
     def _tell_what_is_lost(self, behind: int) -> None:
         if behind > self._at.seq:
             last = self.found.flaws[-1]
-            reason = f"{last.reason}; records {self._at.seq} to {behind - 1} cannot be read"
+            reason = f"{last.reason}; {span(self._at.seq, behind - 1)} cannot be read"
             self.found.flaws[-1] = last._replace(reason=reason)
 
     def _gap(self, at: int, reason: str, *, may_be_torn: bool = True) -> int:
