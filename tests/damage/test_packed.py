@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+import zstandard
 from values.thread import Thread
 
-from damage.scene import Log, skippable
+from damage.scene import Log, compressed, skippable
 from langgraph_jsonl_checkpoint import CorruptSessionError, JsonlSaver
 
 if TYPE_CHECKING:
@@ -160,3 +162,48 @@ def test_the_commits_of_a_damaged_packed_frame_are_salvaged_up_to_the_damage(wri
         assert written.seqs[2] < first <= last < written.seqs[3]
         assert report.unchecked == ()
         assert saver.verify("saved").ok
+
+
+def _told(log: Packed, change: Callable[[dict[str, Any]], Any]) -> bytes:
+    """The log with an index that says something else, whole and with a checksum that fits."""
+    begin, end = index_of(log)
+    index = json.loads(zstandard.ZstdDecompressor().decompress(log.data[begin + 8 : end]))
+    change(index)
+    return log.data[:begin] + skippable(compressed(json.dumps(index).encode())) + log.data[end:]
+
+
+def _put(*keys: Any, value: Any) -> Callable[[dict[str, Any]], Any]:
+    def change(index: dict[str, Any]) -> None:
+        at: Any = index
+        for key in keys[:-1]:
+            at = at[key]
+        at[keys[-1]] = value
+
+    return change
+
+
+LIES: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "another writer": _put("contents", "runs", "writer", value="00000000"),
+    "a hook that was not there": lambda index: index["contents"]["runs"]["hooks"].update(dict.fromkeys("x", True)),
+    "a number elsewhere": lambda index: index["contents"]["numbers"]["seqs"].reverse(),
+    "no checkpoints": _put("contents", "places", value={}),
+    "an input that was applied": _put("contents", "places", "inputs", value=["job-7"]),
+    "no folds": _put("contents", value={"places": 7}),
+    "another digest before a frame": lambda index: index["packed"][1].__setitem__(3, "00" * 16),
+    "another digest behind them": lambda index: index["behind"].__setitem__(2, "00" * 16),
+    "another seq behind them": lambda index: index["behind"].__setitem__(1, index["behind"][1] - 1),
+    "fewer frames": lambda index: index.update(behind=[(last := index["packed"].pop())[0], *last[2:]]),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_an_index_that_says_something_else_than_the_lines_is_a_problem(written: Packed, lie: str) -> None:
+    """Whoever writes an index that fits the format is found by whoever reads the lines."""
+    written.path.write_bytes(_told(written, lambda index: index))
+    with JsonlSaver(written.root) as saver:
+        assert saver.verify("thread").ok, "what the forger leaves alone passes"
+    written.path.write_bytes(_told(written, LIES[lie]))
+    with JsonlSaver(written.root) as saver:
+        report = saver.verify("thread")
+    assert [(problem.offset, problem.seq) for problem in report.problems] == [(index_of(written)[0], 1)]
+    assert "index" in report.problems[0].reason
