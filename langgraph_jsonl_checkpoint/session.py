@@ -53,6 +53,15 @@ class Session(OpenedLog):
             OSError: The commit could not be written. The log is as it was before.
         """
         self.check_failure()
+        try:
+            return self._append_once(make, serde, sync=sync)
+        except OSError as error:
+            self.failure = error  # wherever it was: what the call held is missing
+            raise
+
+    def _append_once(
+        self, make: Callable[[Page], list[records.Record]], serde: Serde | None, *, sync: bool | None
+    ) -> bool:
         for _ in range(ATTEMPTS):
             existed = self.exists
             if (file := self._locked()) is None:
@@ -98,7 +107,7 @@ class Session(OpenedLog):
             raise self._corrupt(problem.offset, problem.reason)
         self.lines.check_end()  # nothing is cut or put behind what an index alone says
         if problem is not None:
-            self._recovered = self._repair(file, problem.offset, size)
+            self._repair(file, problem.offset, size)
 
     def _append(
         self, file: local.LogFile, make: Callable[[Page], list[records.Record]], serde: Serde | None, *, sync: bool
@@ -299,12 +308,12 @@ class Session(OpenedLog):
         self._apply(journal.Followed(after, lines, [(before.seq, before.offset)]))
         self._recovered = None
 
-    def _repair(self, file: local.LogFile, offset: int, size: int) -> records.Recovered:
+    def _repair(self, file: local.LogFile, offset: int, size: int) -> None:
         """Move a torn end aside: copied and synced first, then cut off."""
         name = file.set_aside(offset, size, datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f"))
         file.truncate(offset)
+        self._recovered = records.Recovered(offset=offset, bytes=size - offset, file=name)
         file.sync()
-        return records.Recovered(offset=offset, bytes=size - offset, file=name)
 
 
 def _is_of_run(record: records.Record) -> bool:

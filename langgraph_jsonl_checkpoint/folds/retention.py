@@ -128,7 +128,7 @@ def _rewritten(line: Line, record: records.Record | None, removal: Removal, numb
         yield from (records.line(0, ts, part) for part in _kept_values(record, numbers))
     elif isinstance(record, records.Checkpoint):
         if record.parent is not None and removal.covers(untag_text(record.ns), untag_text(record.parent)):
-            record.parent = None
+            record = msgspec.structs.replace(record, parent=None)  # the fold's own stays: the rewrite may fail
         yield records.line(0, ts, record)
     else:
         yield line.text

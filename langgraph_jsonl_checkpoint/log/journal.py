@@ -21,6 +21,8 @@ _DIGEST = 16
 _CHAIN = b',"chain":"'
 _TAIL = len(_CHAIN) + 2 * _DIGEST + len(b'"}')
 _FROM = -_TAIL
+_SECTOR = 512  # a disk writes it whole or not at all; larger ones are made of these
+_PUTS = re.compile(rb'^\{"seq":\d+,"type":"checkpoint"', re.MULTILINE)
 SEQ = re.compile(rb'\{"seq":(\d{1,18}),"type":"')
 _GARBAGE_STEPS = 4096  # how many places behind damage are tried as the begin of a frame
 
@@ -115,7 +117,8 @@ def follow(data: bytes, position: Position, key: bytes = b"") -> Followed:
         behind = frame_behind(data, at, Position(base + at, seq, chain), key, _GARBAGE_STEPS)
         # A packed log is whole before it has its place.
         is_packed = seq == 1 and frames.skippable_end(view, at) > 0
-        found.problem = Problem(base + at, str(error), torn=behind is None and not is_packed)
+        torn = not is_packed and (behind is None or _is_lost(data, at, behind, base))
+        found.problem = Problem(base + at, str(error), torn)
     found.position = Position(base + at, seq, chain)
     return found
 
@@ -235,3 +238,28 @@ def frame_behind(data: bytes, start: int, at: Position, key: bytes, steps: int |
                 opened(text, at.seq, at.chain, key)
             return found
     return found
+
+
+def _is_lost(data: bytes, start: int, behind: int, base: int) -> bool:
+    """Whether a frame that cannot be read may have been lost in a power cut that spared the frame `behind` it.
+
+    What nobody has synced a disk writes in any order, sector by sector, and it shows zeros where it did not come to.
+    So a sector of the frame is all zeros; and no commit stands behind one that puts a checkpoint, which is synced
+    before anything follows it. A frame that holds several was written with the whole file.
+    """
+    begins = range((base + start) // _SECTOR * _SECTOR - base, behind, _SECTOR)
+    if all(any(data[max(at, start) : min(at + _SECTOR, behind)]) for at in begins):
+        return False
+    view, is_synced = memoryview(data), False
+    while 0 <= behind < len(data):
+        try:
+            text, end = frames.read(view, behind)
+        except frames.BadFrameError:
+            behind = data.find(frames.MAGIC, behind + 1)
+            continue
+        puts = len(_PUTS.findall(text))
+        if is_synced or puts > 1:
+            return False
+        is_synced = puts == 1
+        behind = end
+    return True

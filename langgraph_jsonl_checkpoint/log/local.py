@@ -44,6 +44,7 @@ class LogFile:
         """
         flags = os.O_CLOEXEC | os.O_NOFOLLOW
         self._fd = -1
+        self._identity = 0, 0
         self._refused: OSError | None = None
         try:
             self._fd = files.open(path, os.O_RDWR | flags) if fd is None else fd
@@ -54,7 +55,14 @@ class LogFile:
             self._fd = files.open(path, os.O_RDONLY | flags)
             self._refused = error
         self.path = path
-        status = files.fstat(self._fd)
+        self._end = 0  # of what was written or cut last, and how far that is known to be on the disk
+        self._synced = 0
+        try:
+            status = files.fstat(self._fd)
+        except BaseException:
+            files.close(self._fd)
+            self._fd = -1
+            raise
         self._identity = status.st_dev, status.st_ino
         self._is_half_made = fd is None and status.st_nlink > 1  # see `create`
         _files.add(self)
@@ -91,7 +99,11 @@ class LogFile:
             if isinstance(error, OSError) and error.errno != errno.EBADF:
                 raise
             return None  # somebody closed the descriptor
-        size = self.size()
+        try:
+            size = self.size()
+        except BaseException:
+            self.unlock()
+            raise
         if size is None:
             self.unlock()
         return size
@@ -110,13 +122,20 @@ class LogFile:
 
     def unlock(self) -> None:
         """Give the lock back."""
-        # A closed descriptor has given it back already; flock refuses -1 with a ValueError.
-        with contextlib.suppress(OSError, ValueError):
+        try:
             files.unlock_descriptor(self._fd)
+        except (OSError, ValueError):
+            # A closed descriptor has given it back already; flock refuses -1 with a ValueError. Any other gives it
+            # back when it is closed, and the log is opened anew.
+            self.close()
 
     def changed(self) -> int:
         """When it was changed last, in nanoseconds since 1970."""
         return files.fstat(self._fd).st_mtime_ns
+
+    def touch(self, changed: int) -> None:
+        """Set when it was changed last."""
+        files.utime(self._fd, ns=(changed, changed))
 
     def read(self, offset: int, end: int) -> bytes:
         """The bytes from `offset` to `end`, or to the file's end if that comes first."""
@@ -138,17 +157,32 @@ class LogFile:
         if self._refused is not None:
             raise self._refused
         _write_all(self._fd, data, offset)
+        self._end = offset + len(data)
 
     def truncate(self, size: int) -> None:
         """Cut the file."""
         files.ftruncate(self._fd, size)
+        self._end = size
 
     def sync(self) -> None:
-        """Bring the file's bytes and size to the disk."""
+        """Bring the file's bytes and size to the disk.
+
+        Raises:
+            OSError: It did not take all of them. What stands before the last write is written once more: a kernel
+                may give up the pages that it could not write, and the next sync would pass over them.
+        """
         if self._is_half_made:
             _sync_entries(self.path)
             self._is_half_made = False
-        files.fdatasync(self._fd)
+        try:
+            files.fdatasync(self._fd)
+        except BaseException as error:
+            try:
+                _write_all(self._fd, self.read(self._synced, self._end), self._synced)
+            except OSError as second:
+                error.add_note(f"commits before it may not be on the disk either ({second})")
+            raise
+        self._synced = self._end
 
     def set_aside(self, offset: int, end: int, stamp: str) -> str:
         """Copy a torn end to a file beside the log and sync it; the file's name.
@@ -183,11 +217,22 @@ class LogFile:
 
     def close(self) -> None:
         """Close the descriptor, unless its number has come to stand for another file."""
-        with contextlib.suppress(OSError):
-            status = files.fstat(self._fd)
-            if (status.st_dev, status.st_ino) == self._identity:
-                files.close(self._fd)
+        close_own(self._fd, self._identity)
         self._fd = -1
+
+
+def close_own(fd: int, identity: tuple[int, int]) -> None:
+    """Close a descriptor, unless its number has come to stand for another file than the one with this identity."""
+    try:
+        status = files.fstat(fd)
+    except OSError as error:
+        if error.errno == errno.EBADF:
+            return
+    else:
+        if (status.st_dev, status.st_ino) != identity:
+            return
+    with contextlib.suppress(OSError):  # it is closed all the same
+        files.close(fd)
 
 
 def after_fork() -> None:
@@ -262,21 +307,25 @@ def create(path: str, data: bytes, *, sync: bool) -> LogFile:
     """
     directory = os.path.dirname(path)
     made = make_directories(directory)
-    aside = os.path.join(directory, f"{_ASIDE}{secrets.token_hex(8)}")
-    fd = _write_new(aside, data, sync=sync)
+    file, is_linked = _write_aside(directory, data, sync=sync), False
     try:
-        try:
-            files.link(aside, path)
-            if sync:
-                _sync_entries(path, *made)
-        finally:
-            # The second name stays until the first is on the disk: it tells the next writer if we are killed before.
-            with contextlib.suppress(FileNotFoundError):  # a rewrite of a faster writer's log clears up
-                files.unlink(aside)
+        files.link(file.path, path)
+        is_linked = True
+        if sync:
+            _sync_entries(path, *made)
     except BaseException:
-        files.close(fd)
+        with contextlib.suppress(OSError):
+            if is_linked:
+                files.unlink(path)
+            files.unlink(file.path)
+        file.close()
         raise
-    return LogFile(path, fd)
+    # The second name stays until the first is on the disk: it tells the next writer if we are killed before.
+    with contextlib.suppress(OSError):
+        files.unlink(file.path)
+    file.path = path
+    file.unlock()
+    return file
 
 
 def replace(path: str, data: bytes, *, changed: int | None = None) -> LogFile:
@@ -292,25 +341,53 @@ def replace(path: str, data: bytes, *, changed: int | None = None) -> LogFile:
     """
     directory = os.path.dirname(path)
     # A writer that was killed while it created the log left a second name of it: removed data must not stay there.
-    for name in files.listdir(directory):
-        if name.startswith(_ASIDE):
-            with contextlib.suppress(FileNotFoundError):
-                files.unlink(os.path.join(directory, name))
-    aside = os.path.join(directory, f"{_ASIDE}{secrets.token_hex(8)}")
-    fd = _write_new(aside, data, sync=True)
-    try:
-        files.lock_descriptor(fd)
-        if changed is not None:
-            files.utime(fd, ns=(changed, changed))
-        files.rename(aside, path)
-    except BaseException:
-        files.close(fd)
+    left = [name for name in files.listdir(directory) if name.startswith(_ASIDE)]
+    if left:
+        _sync_entries(path)
+    for name in left:
         with contextlib.suppress(FileNotFoundError):
-            files.unlink(aside)
+            files.unlink(os.path.join(directory, name))
+    second = _aside(directory)
+    made = _write_aside(directory, data, sync=True)
+    try:
+        if changed is not None:
+            made.touch(changed)
+        files.link(made.path, second)  # as in `create`: it tells the next writer if the rename is not on the disk yet
+        files.rename(made.path, path)
+        made.path = path
+        sync_directory(directory)
+    except BaseException:
+        if made.path != path:
+            for name in (made.path, second):
+                with contextlib.suppress(OSError):
+                    files.unlink(name)
+        made.close()
         raise
-    made = LogFile(path, fd)
-    sync_directory(directory)
+    with contextlib.suppress(OSError):
+        files.unlink(second)
     return made
+
+
+def _aside(directory: str) -> str:
+    return os.path.join(directory, f"{_ASIDE}{secrets.token_hex(8)}")
+
+
+def _write_aside(directory: str, data: bytes, *, sync: bool) -> LogFile:
+    """A new file beside a log, open and locked: whoever finds it in the log's place waits until that is settled."""
+    path = _aside(directory)
+    fd = _write_new(path, data, sync=sync)
+    try:
+        file = LogFile(path, fd)
+        try:
+            file.lock()
+        except BaseException:
+            file.close()
+            raise
+    except BaseException:
+        with contextlib.suppress(OSError):
+            files.unlink(path)
+        raise
+    return file
 
 
 def delete(path: str) -> None:
@@ -359,9 +436,13 @@ def _sync_entries(path: str, *more: str) -> None:
     """
     directory = os.path.dirname(path)
     folder = os.path.dirname(directory)
-    above = (folder,) if folder in _entered else (folder, os.path.dirname(folder))
+    root = os.path.dirname(folder)
+    above = (folder,) if folder in _entered else (folder, root)
     for each in dict.fromkeys((directory, *above, *more)):
         sync_directory(each)
+    if folder not in _entered:
+        with contextlib.suppress(PermissionError):  # what is above the root may be somebody else's
+            sync_directory(os.path.dirname(root))
     _entered.add(folder)
 
 

@@ -53,9 +53,13 @@ class Writer:
             return
         with self._lock:
             if not self._holds():
-                self._fd = _hold(self._path(self.id))
-                status = files.fstat(self._fd)
-                self._file = status.st_dev, status.st_ino
+                fd = _hold(self._path(self.id))
+                try:
+                    status = files.fstat(fd)
+                except BaseException:
+                    files.close(fd)
+                    raise
+                self._fd, self._file = fd, (status.st_dev, status.st_ino)
 
     def _holds(self) -> bool:
         """Whether the descriptor is still ours: a daemon closes all of them, and numbers are used again."""
@@ -79,8 +83,8 @@ class Writer:
 
     def drop(self) -> None:
         """Close the descriptor alone: in a forked child, whose copy would keep the lock when the parent is dead."""
-        if self._fd is not None and self._holds():
-            files.close(self._fd)
+        if self._fd is not None:
+            local.close_own(self._fd, self._file)
         self._fd = None
 
     def is_alive(self, writer: str) -> bool:
@@ -117,7 +121,11 @@ def _hold(path: str) -> int:
             fd = files.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except FileNotFoundError:
             continue  # the last writer before us removed the directory
-        if files.lock_descriptor(fd, blocking=False):
-            return fd
+        try:
+            if files.lock_descriptor(fd, blocking=False):
+                return fd
+        except BaseException:
+            files.close(fd)
+            raise
         files.close(fd)
         raise FileExistsError(f"{path} is locked by another writer; make a new saver")

@@ -64,7 +64,7 @@ class Thawer:
     def _checked(self, read: Callable[[Any, int], Any], what: Any) -> Any:
         try:
             return read(what, self.book.next)
-        except (BadTextError, SessionError):
+        except (BadTextError, SessionError, OSError):  # a disk that cannot be read is no damage
             raise
         except RecursionError:
             raise BadTextError("a value is nested too deeply") from None

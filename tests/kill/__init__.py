@@ -1,1 +1,1 @@
-"""Processes that are killed, and machines that lose power, while a saver writes."""
+"""Processes that are killed while a saver writes."""

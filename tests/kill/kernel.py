@@ -6,7 +6,6 @@ returned. SIGKILL runs no handler and flushes nothing; what the kernel has taken
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +19,12 @@ if TYPE_CHECKING:
 _counting = threading.Lock()
 _point = ""
 _left = 0
-_on_sync: Callable[[os.stat_result], None] = lambda _: None
 
 
-def arm(point: str, number: int, on_sync: Callable[[os.stat_result], None]) -> None:
-    """Die when `point` is reached for the given time; report the state of each file that was synced."""
-    global _point, _left, _on_sync
-    _point, _left, _on_sync = point, number, on_sync
+def arm(point: str, number: int) -> None:
+    """Die when `point` is reached for the given time."""
+    global _point, _left
+    _point, _left = point, number
 
 
 def reached(point: str) -> bool:
@@ -72,9 +70,7 @@ def _watched_write(call: Callable[..., int]) -> Callable[..., int]:
 
 def _watched_sync(call: Callable[[int], None]) -> Callable[[int], None]:
     def watched(fd: int) -> None:
-        status = os.fstat(fd)
         call(fd)
-        _on_sync(status)
         die_at("after sync")
 
     return watched

@@ -61,11 +61,7 @@ def reporting(order: dict[str, Any], report: Report) -> JsonlSaver:
 
 def work(report: Report, **order: Any) -> None:
     """Start the thread, or go on with it by its id alone; or make the one call of the saver that is ordered."""
-
-    def synced(status: os.stat_result) -> None:
-        report("synced", inode=status.st_ino, size=status.st_size)
-
-    kernel.arm(order["point"], order["number"], synced)
+    kernel.arm(order["point"], order["number"])
     with reporting(order, report) as saver:
         if order["call"]:
             name, *args = order["call"]

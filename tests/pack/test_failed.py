@@ -60,7 +60,7 @@ def _fails(code: int) -> Callable[..., Any]:
     return fail
 
 
-@pytest.mark.parametrize("call", ["pwrite", "fdatasync", "rename", "open"])
+@pytest.mark.parametrize("call", ["pwrite", "fdatasync", "link", "rename", "open"])
 def test_a_packing_whose_kernel_call_fails_leaves_the_log_as_it_was(
     root: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:

@@ -1,0 +1,1 @@
+"""Disks that fail, and machines that lose power, under each single operation of a log."""
