@@ -14,6 +14,9 @@ import msgspec
 from langgraph_jsonl_checkpoint.log import frames, records
 from langgraph_jsonl_checkpoint.values.types import tag_text, untag_text
 
+MAX_HEADER = 1 << 22
+"""Bytes of a header's text: each listing reads all of them."""
+
 
 @dataclass(frozen=True)
 class Identity:
@@ -76,7 +79,7 @@ def version_of(data: bytes) -> tuple[bytes, tuple[Any, Any]]:
         ValueError: There is no header.
     """
     try:
-        text, _ = frames.read(memoryview(data), 0)
+        text, _ = frames.read(memoryview(data), 0, MAX_HEADER)
         head = msgspec.json.decode(text.split(b"\n", 1)[0])
         return text, (head["format"], head["version"])
     except (frames.BadFrameError, msgspec.DecodeError, LookupError, TypeError) as error:

@@ -18,7 +18,7 @@ from langgraph_jsonl_checkpoint.errors import (
 )
 from langgraph_jsonl_checkpoint.folds.tool_calls import Decision
 from langgraph_jsonl_checkpoint.log import records
-from langgraph_jsonl_checkpoint.rules import Rules
+from langgraph_jsonl_checkpoint.rules import Rules, is_equal
 from langgraph_jsonl_checkpoint.values.freeze import Freezer
 from langgraph_jsonl_checkpoint.values.thaw import Thawer
 from langgraph_jsonl_checkpoint.values.types import tag_text
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from langgraph_jsonl_checkpoint.folds.tool_calls import Call, Key
+    from langgraph_jsonl_checkpoint.redaction import Redaction
     from langgraph_jsonl_checkpoint.rules import Judgement, OnUncertain, Question, Visit
     from langgraph_jsonl_checkpoint.session import Session
     from langgraph_jsonl_checkpoint.sessions import Sessions
@@ -43,16 +44,21 @@ class Ledger:
         sessions: The saver's sessions.
         serde: The saver's serde for the thread.
         thread_id: The thread.
+        redaction: What may be kept of its calls.
         syncs: Whether what matters is synced; not under `fsync="never"`.
 
     Attributes:
         thread_id: The thread.
+        redaction: As given.
     """
 
-    def __init__(self, sessions: Sessions, serde: Serde, thread_id: str, *, syncs: bool) -> None:
+    def __init__(
+        self, sessions: Sessions, serde: Serde, thread_id: str, redaction: Redaction, *, syncs: bool
+    ) -> None:
         self._sessions = sessions
         self._serde = serde
         self.thread_id = thread_id
+        self.redaction = redaction
         self._syncs = syncs
 
     def announce(self) -> None:
@@ -178,13 +184,16 @@ class Ledger:
             if judged.is_new:
                 made.append(_requested(visit, page.text(args), judged.orphan))
             if (verdict := judged.verdict) is not None:
-                decision = Decision(verdict.kind, judged.attempt, page.text(verdict.message), verdict.by)
+                said = self.redaction.value(visit.name, verdict.message)
+                decision = Decision(verdict.kind, judged.attempt, page.text(said), verdict.by)
                 made.append(_resolved(visit.key, decision))
             if judged.runs:
                 writer = session.identity.writer
                 made.append(_step(visit.key, "started", attempt=judged.attempt + 1, by=writer, spent=spent))
             elif not judged.is_recorded:
-                made.append(_step(visit.key, "completed", result=page.text(self._freeze(judged.result))))
+                kept = self.redaction.value(visit.name, judged.result)
+                redacted = not is_equal(kept, judged.result)
+                made.append(_step(visit.key, "completed", result=page.text(self._freeze(kept)), redacted=redacted))
             return made
 
         def start() -> None:
@@ -218,20 +227,29 @@ class Ledger:
         """
         try:
             try:
-                part = None if result is None else self._freeze(result)
+                kept = self.redaction.value(visit.name, result)
+                part = None if result is None else self._freeze(kept)
+                said = None
+                if error is not None and status in ("failed", "cancelled"):
+                    said = self.redaction.value(visit.name, _text(error))
             except ToolLogError as unfit:
                 # The effect is there, its result cannot be kept: on resume somebody has to decide.
-                self._end(visit, "failed", None, unfit, None)
+                self._end(visit, "failed", None, _text(unfit), None)
                 raise
-            self._end(visit, status, part, error if status in ("failed", "cancelled") else None, waits_for)
+            self._end(visit, status, part, said, waits_for, redacted=not is_equal(kept, result))
         finally:
             self._sessions.running.discard((self.thread_id, *visit.key))
 
     def _end(
-        self, visit: Visit, status: str, result: Any, error: BaseException | None, waits_for: int | None
+        self,
+        visit: Visit,
+        status: str,
+        result: Any,
+        said: str | None,
+        waits_for: int | None,
+        *,
+        redacted: bool = False,
     ) -> None:
-        said = None if error is None else f"{type(error).__name__}: {error}"[:_ERROR]
-
         def make(page: Page, _: Session) -> list[records.Record]:
             return [
                 _step(
@@ -240,6 +258,7 @@ class Ledger:
                     result=records.NO_TEXT if result is None else page.text(result),
                     error=records.NO_TEXT if said is None else page.text(said),
                     waits_for=waits_for,
+                    redacted=redacted,
                 )
             ]
 
@@ -251,7 +270,8 @@ class Ledger:
         def make(page: Page, session: Session) -> list[records.Record]:
             call = session.tools.get(key)
             attempt = call.attempt if call is not None else 0
-            return [_resolved(key, Decision(kind, attempt, page.text(message), "resolve"))]
+            said = self.redaction.value(call.name if call is not None else "", message)
+            return [_resolved(key, Decision(kind, attempt, page.text(said), "resolve"))]
 
         self._write(make, sync=True)
 
@@ -302,6 +322,10 @@ class Ledger:
             if late or not session.append(lambda page: make(page, session), self._serde, sync=wanted):
                 raise DeletedSessionError(f"thread {self.thread_id!r} was deleted during its run")
             then()
+
+
+def _text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:_ERROR]
 
 
 def _step(key: Key, status: str, **more: Any) -> records.Tool:

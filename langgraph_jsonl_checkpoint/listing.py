@@ -88,11 +88,11 @@ class _Merged:
     def push(self, thread_id: str, rows: _Rows) -> str:
         """Take in a thread's next one; its id, if there is one.
 
-        A damaged session does not keep the others from being listed.
+        One that cannot be read does not keep the others from being listed.
         """
         try:
             row = next(rows, None)
-        except SessionError as error:
+        except (SessionError, OSError) as error:
             logger.warning("thread %r is left out of the list: %s", thread_id, error)
             return ""
         if row is None:
@@ -126,7 +126,7 @@ def _rows(
         reader = Reader(session, serde(thread_id))
     if wanted and is_read_now and log is not None:
         found = (reader.fold.get(space, name) for name, space in reader.fold.newest_first())
-        with contextlib.suppress(SessionError):  # the list may not come as far
+        with contextlib.suppress(SessionError, OSError):  # the list may not come as far
             sessions.skips.add(log, now, (reader.metadata(record) for record in found if record is not None))
     yield from reader.list(None, None, before, wanted, behind)
 

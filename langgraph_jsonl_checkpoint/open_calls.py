@@ -15,7 +15,7 @@ from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.folds.story import MESSAGES
 from langgraph_jsonl_checkpoint.folds.tool_calls import RUNS_AGAIN
 from langgraph_jsonl_checkpoint.log import records
-from langgraph_jsonl_checkpoint.rules import Verdict, answer, outcome_unknown
+from langgraph_jsonl_checkpoint.rules import Verdict, answer, outcome_unknown, without_result
 from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ class OpenCalls:
         """
         tools = self._session.tools
         same = [c for c in tools.with_id(call["id"] or "") if c.name == call["name"]]
-        equal = [c for c in same if self._reader.thaw.value(c.args) == call["args"]]
+        args = self._ledger.redaction.value(call["name"], call["args"])
+        equal = [c for c in same if self._reader.thaw.value(c.args) == args]
         is_open = {c.key for c in (*tools.unsettled(), *tools.undelivered(), *tools.decided())}
         found = equal or [c for c in same if c.key in is_open or c.end == "paused"]
         return found[-1] if found else None
@@ -81,10 +82,12 @@ class OpenCalls:
         thaw = self._reader.thaw
         if recorded.has_result:
             result = thaw.value(recorded.result)
+            if recorded.redacted:
+                return without_result(recorded, call["name"], call["id"], _message_of(result, call["id"]))
             return _message_of(result, call["id"]) or _message(call, f"{call['name']} ended.", "success")
         verdict = recorded.verdict
         if verdict is not None and verdict.kind not in RUNS_AGAIN:
-            decided = Verdict(verdict.kind, thaw.value(verdict.message), verdict.by)
+            decided = Verdict(verdict.kind, str(thaw.value(verdict.message)), verdict.by)
             return answer(decided, recorded.name, call["id"], recorded, thaw)
         status = recorded.status(self._ledger.is_alive)
         if status == "waiting":

@@ -326,7 +326,7 @@ class OpenedLog:
                 f"{self.identity.path} holds a record of type {kind!r} (seq {seq}) that this version does not know "
                 "and must not ignore. Upgrade the package that reads it."
             ) from None
-        except (msgspec.DecodeError, ValueError, TypeError) as error:
+        except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
             reason = f"a record is not what its type says ({error})"
             raise self._corrupt(self.lines.offset(seq), reason, seq) from error
         self._position = found.position

@@ -19,7 +19,7 @@ from langgraph_jsonl_checkpoint.values.thaw import BadTextError, Thawer
 from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import DeltaChannelHistory
@@ -79,15 +79,15 @@ class Reader:
         value = self._value
         checkpoint: dict[str, Any] = {
             "id": name,
-            "channel_values": value(record, record.channels),
-            "channel_versions": value(record, record.versions),
-            "versions_seen": value(record, record.seen),
+            "channel_values": self._mapping(record, record.channels),
+            "channel_versions": self._mapping(record, record.versions),
+            "versions_seen": self._mapping(record, record.seen),
         }
         for key, told in (("v", record.v), ("ts", record.created), ("updated_channels", record.updated)):
             if told is not msgspec.UNSET:
                 checkpoint[key] = _untagged(told)
         if record.extra is not records.NO_TEXT:
-            checkpoint |= value(record, record.extra)
+            checkpoint |= self._mapping(record, record.extra)
         return CheckpointTuple(
             config=self._config(ns, name),
             checkpoint=checkpoint,  # type: ignore[arg-type]
@@ -98,7 +98,7 @@ class Reader:
 
     def metadata(self, record: records.Checkpoint) -> dict[str, Any]:
         """A checkpoint's metadata, as it was put."""
-        found: dict[str, Any] = self._value(record, record.metadata)
+        found = self._mapping(record, record.metadata)
         if record.source is not None:
             found["source"] = untag_text(record.source)
         if record.step is not None:
@@ -123,7 +123,7 @@ class Reader:
                     found[write.channel]["writes"].append(
                         (write.task, write.channel, self._value(record, write.text))
                     )
-            held = self._value(record, record.channels)
+            held = self._mapping(record, record.channels)
             for channel in [c for c in missing if c in held]:
                 found[channel]["seed"] = held[channel]
                 del missing[channel]
@@ -132,8 +132,15 @@ class Reader:
         return found
 
     def _value(self, record: records.Checkpoint, text: msgspec.Raw) -> Any:
+        return self._read(self.thaw.value, record, text)
+
+    def _mapping(self, record: records.Checkpoint, text: msgspec.Raw) -> dict[str, Any]:
+        found: dict[str, Any] = self._read(self.thaw.mapping, record, text)
+        return found
+
+    def _read(self, read: Callable[[msgspec.Raw], Any], record: records.Checkpoint, text: msgspec.Raw) -> Any:
         try:
-            return self.thaw.value(text)
+            return read(text)
         except BadTextError as error:
             name = untag_text(record.id)
             raise self._damaged(self.fold.seq(untag_text(record.ns), name), f"checkpoint {name!r}", error) from error
@@ -143,7 +150,7 @@ class Reader:
         """Read values of a record; an error says which one it is."""
         try:
             yield
-        except (BadTextError, msgspec.DecodeError) as error:
+        except (BadTextError, msgspec.DecodeError, LookupError, ValueError, TypeError, AttributeError) as error:
             raise self._damaged(seq, what, error) from error
 
     def _damaged(self, seq: int, what: str, error: Exception) -> CorruptSessionError:

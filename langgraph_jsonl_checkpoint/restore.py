@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.folds.tool_calls import Call, Key, Status
     from langgraph_jsonl_checkpoint.ledger import Ledger
     from langgraph_jsonl_checkpoint.reader import Reader
+    from langgraph_jsonl_checkpoint.redaction import Redaction
     from langgraph_jsonl_checkpoint.session import Session
 
 
@@ -40,10 +41,13 @@ class Recall:
 
     Args:
         deriver: The deriver.
+        redaction: What it may know of tool calls.
     """
 
-    def __init__(self, deriver: MemoryDeriver) -> None:
+    def __init__(self, deriver: MemoryDeriver, redaction: Redaction) -> None:
         self.deriver = deriver
+        self._redaction = redaction
+        self._tools: dict[str, str] = {}  # of calls that were asked for
         self.state = deriver.start()
         self.story = Story()
         self.next = 0
@@ -55,7 +59,7 @@ class Recall:
             with reader.reading(seq, f"a {kind} record"):
                 events = list(self.story.events(records.parse(kind, text), seq, records.timestamp(text), reader.thaw))
             for event in events:
-                self.deriver.apply(self.state, event)
+                self.deriver.apply(self.state, self._redaction.event(event, self._tools))
             self.next += 1
 
 
@@ -101,18 +105,25 @@ class Restored:
             inputs=frozenset(session.checkpoints.inputs),
             memory=self.memory(_uncertain(calls)),
             ended=None if ended is None else ended.reason,
-            error=str(self._reader.thaw.value(ended.error)) if ended and ended.error is not records.NO_TEXT else None,
+            error=None if ended is None else self._error(ended),
             crashed=session.crashed,
             recovered=tuple(MappingProxyType(msgspec.to_builtins(r)) for r in session.runs.recovered),
         )
+
+    def _error(self, ended: records.Terminal) -> str | None:
+        if ended.error is records.NO_TEXT:
+            return None
+        with self._reader.reading(self._session.checkpoints.places.ended or 0, "how the last run ended"):
+            return str(self._reader.thaw.value(ended.error))
 
     def memory(self, uncertain: Sequence[ToolCall] | None = None) -> SessionMemory:
         """The session's memory; what is new since the last time is read."""
         session = self._session
         if session.recall is None or session.recall.deriver is not self._deriver:
-            session.recall = Recall(self._deriver)
+            session.recall = Recall(self._deriver, self._ledger.redaction)
         session.recall.follow(session, self._reader)
-        return self._deriver.memory(session.recall.state, self.uncertain() if uncertain is None else uncertain)
+        unknown = self.uncertain() if uncertain is None else uncertain
+        return self._deriver.memory(session.recall.state, [self._ledger.redaction.call(call) for call in unknown])
 
     def uncertain(self) -> tuple[ToolCall, ...]:
         """The calls that may have had their effect and that nobody decided upon."""

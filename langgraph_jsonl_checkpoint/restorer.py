@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from langgraph_jsonl_checkpoint.folds.memory import MemoryDeriver, SessionMemory
     from langgraph_jsonl_checkpoint.folds.resume import ResumeState, ToolCall
+    from langgraph_jsonl_checkpoint.redaction import Redaction
     from langgraph_jsonl_checkpoint.session import Session
     from langgraph_jsonl_checkpoint.sessions import Sessions
     from langgraph_jsonl_checkpoint.threads import SessionInfo
@@ -49,6 +50,7 @@ class Restorer:
     _deriver: MemoryDeriver
     _restore_memory: RestoreMemory
     _fsync: Fsync
+    _redaction: Redaction
 
     def path(self, thread_id: str) -> pathlib.Path:
         """Where a thread's log is, or would be."""
@@ -213,7 +215,8 @@ class Restorer:
 
     def ledger(self, thread_id: str) -> Ledger:
         """A thread's tool calls, for a hook that guards them."""
-        return Ledger(self._sessions, self._serde(thread_id), thread_id, syncs=self._fsync != "never")
+        syncs = self._fsync != "never"
+        return Ledger(self._sessions, self._serde(thread_id), thread_id, self._redaction, syncs=syncs)
 
     def shares(self, other: Any, thread_id: str) -> bool:
         """Whether another checkpointer keeps this thread in the same log."""

@@ -39,7 +39,8 @@ class Visit:
         key: Task and id of the call in the log.
         tool_call_id: Its id for the model. Of several calls with one id in a task the log numbers all but the first.
         name: The tool.
-        args: Its arguments, as they will run.
+        args: Its arguments, as the log has them: redacted, if the saver redacts.
+        given: Its arguments, as they will run.
         effect: What running it does.
         check: Whether its result says if the work is right.
         ns: Namespace of the checkpoint that leads to its task.
@@ -51,6 +52,7 @@ class Visit:
     tool_call_id: str
     name: str
     args: Any
+    given: Any
     effect: Effect
     check: bool
     ns: str
@@ -154,8 +156,12 @@ class Rules:
             raise ToolCallRunningError(f"{_named(visit)} runs in this process at this moment")
         call = self._session.tools.get(visit.key) or Call(visit.key)
         is_over = call.end == "completed" or call.has_result
-        if is_over and not again and (on_uncertain is not None or visit.effect == "side_effects"):
-            return Judgement(runs=False, result=self._value(call.result), is_recorded=True)
+        runs_again = call.redacted and visit.effect != "side_effects"  # what is recorded is not what it returned
+        if is_over and not again and not runs_again and (on_uncertain is not None or visit.effect == "side_effects"):
+            result = self._value(call.result)
+            if call.redacted:
+                result = without_result(call, visit.name, visit.tool_call_id, result)
+            return Judgement(runs=False, result=result, is_recorded=True)
         status = "uncertain" if self._is_unrecorded(visit) else call.own_status(self._is_alive)
         if status == "running":
             raise ToolCallRunningError(
@@ -176,7 +182,7 @@ class Rules:
             result=answer(decided, visit.name, visit.tool_call_id, orphan or call, self._thaw)
             if decided is not None and gives
             else None,
-            is_new=not call.name or orphan is not None or not _equal(self._thaw.value(call.args), visit.args),
+            is_new=not call.name or orphan is not None or not is_equal(self._thaw.value(call.args), visit.args),
             orphan=orphan,
             verdict=verdict,
             attempt=call.attempt,
@@ -245,7 +251,7 @@ class Rules:
         return None if text is records.NO_TEXT else self._thaw.value(text)
 
     def _as_verdict(self, decision: Decision) -> Verdict:
-        return Verdict(decision.kind, self._thaw.value(decision.message), decision.by)
+        return Verdict(decision.kind, str(self._thaw.value(decision.message)), decision.by)
 
     def _orphan(self, visit: Visit) -> Call | None:
         """An uncertain call of another checkpoint with this tool and these arguments: its AIMessage was lost.
@@ -260,7 +266,7 @@ class Rules:
             if call.heir is not None and call.heir != visit.key or call.replay_safe or call.name != visit.name:
                 continue
             same_place = (call.ns, call.checkpoint) == (visit.ns, visit.checkpoint)
-            if call.key == visit.key or same_place or not _equal(self._thaw.value(call.args), visit.args):
+            if call.key == visit.key or same_place or not is_equal(self._thaw.value(call.args), visit.args):
                 continue
             lost = call.has_result and not self._is_alive(call)
             if lost or call.verdict is not None or call.status(self._is_alive) == "uncertain":
@@ -296,6 +302,8 @@ def answer(decided: Verdict, name: str, tool_call_id: str, about: Call, thaw: Th
     """What the model is told of a call of the tool `name` that is not run; `about` is the call that may have been."""
     if decided.kind == "respond":
         return ToolMessage(decided.message, name=name, tool_call_id=tool_call_id)
+    if about.has_result and about.redacted:
+        return without_result(about, name, tool_call_id, thaw.value(about.result))
     if about.has_result and isinstance(result := thaw.value(about.result), ToolMessage):
         return result.model_copy(update={"tool_call_id": tool_call_id})
     text = f"{outcome_unknown(about, name, thaw)} It was not run again."
@@ -304,6 +312,15 @@ def answer(decided: Verdict, name: str, tool_call_id: str, about: Call, thaw: Th
     elif decided.message:
         text += f" A human says: {decided.message}"
     return ToolMessage(text, name=name, tool_call_id=tool_call_id, status="error")
+
+
+def without_result(call: Call, name: str, tool_call_id: str, kept: Any) -> ToolMessage:
+    """What the model is told of a call that is over, and of whose result the log has but what redacting `kept`."""
+    ended = "ended" if call.end == "completed" else "failed"
+    text = f"{name} {ended} before the run was stopped, and was not run again. The record of its result is redacted"
+    message = kept if isinstance(kept, ToolMessage) else None
+    text += f"; what is left of it: {message.text}" if message is not None and message.text else "."
+    return ToolMessage(text, name=name, tool_call_id=tool_call_id, status="success" if ended == "ended" else "error")
 
 
 def outcome_unknown(call: Call, name: str, thaw: Thawer) -> str:
@@ -329,7 +346,8 @@ def _named(visit: Visit) -> str:
     return f"tool call {visit.key[1]!r} ({visit.name}) of task {visit.key[0]!r}"
 
 
-def _equal(one: Any, other: Any) -> bool:
+def is_equal(one: Any, other: Any) -> bool:
+    """Whether two values are equal, as far as they can tell."""
     try:
         return bool(one == other) or repr(one) == repr(other)  # NaN equals nothing, and is asked for again
     except Exception:  # noqa: BLE001 - arrays, and whatever compares as it likes

@@ -24,6 +24,7 @@ from langgraph_jsonl_checkpoint.errors import DeletedSessionError
 from langgraph_jsonl_checkpoint.folds.memory import Deriver
 from langgraph_jsonl_checkpoint.log.writers import Writer
 from langgraph_jsonl_checkpoint.reader import Reader
+from langgraph_jsonl_checkpoint.redaction import Redaction
 from langgraph_jsonl_checkpoint.restore import lend
 from langgraph_jsonl_checkpoint.restorer import Fsync, RestoreMemory, Restorer
 from langgraph_jsonl_checkpoint.sessions import Sessions
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
     from langgraph_jsonl_checkpoint.folds.memory import MemoryDeriver
+    from langgraph_jsonl_checkpoint.redaction import Redact
     from langgraph_jsonl_checkpoint.session import Session
 
 
@@ -66,6 +68,9 @@ class JsonlSaver(Restorer, BaseCheckpointSaver[Any]):
             last run neither ended nor waits for a human, and its writer died or a tool call is uncertain, until the
             next run ends. "always", or "never". It is lent to the run and never stored.
         memory: Derives the session memory; without it a deriver that needs no model.
+        redact: Called with a tool's name and a copy of its arguments, of its result (a ToolMessage's content), of the
+            text of its error, or of what a human said of it; gives what `tool` records and the session memory keep of
+            it. If it raises, the tool does not start. The state is the graph's own, and stored as it is.
         chain_key: Up to 64 bytes, a secret that each commit's digest is keyed with: then nobody without it can change
             a log and make a chain that fits. It belongs to a workspace's logs from their begin.
 
@@ -87,6 +92,7 @@ class JsonlSaver(Restorer, BaseCheckpointSaver[Any]):
         cache_size: int = 256 << 20,
         restore_memory: RestoreMemory = "crashed",
         memory: MemoryDeriver | None = None,
+        redact: Redact | None = None,
         chain_key: bytes | None = None,
     ) -> None:
         super().__init__(serde=TypedSerializer() if serde is None else serde)
@@ -102,6 +108,7 @@ class JsonlSaver(Restorer, BaseCheckpointSaver[Any]):
         self._fsync = fsync
         self._restore_memory = restore_memory
         self._deriver: MemoryDeriver = memory or Deriver()
+        self._redaction = Redaction(redact)
         # A clone that with_allowlist makes shares the sessions, and has a serde of its own.
         where = os.path.normpath(os.path.join(getcwd(), root))
         writer = Writer(where, "default" if workspace is None else workspace, chain_key or b"")

@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 _LOOSE = 1 << 15  # bytes behind the packed frames from which on a log is packed when it is closed
 _LONGEST = 1 << 22  # and at once
+_LOOSEST = 1 << 28  # bytes of text behind the packed frames from which on it is packed at once, too
 
 
 class Session(OpenedLog):
@@ -35,6 +36,7 @@ class Session(OpenedLog):
 
     _wrote = False
     _longest = _LONGEST
+    _loosest = _LOOSEST
 
     def append(self, make: Callable[[Page], list[records.Record]], serde: Serde | None, *, sync: bool | None) -> bool:
         """Append one commit.
@@ -205,9 +207,10 @@ class Session(OpenedLog):
         except UnicodeEncodeError:
             return None  # an index has no place for names with lone surrogates
         try:
-            return packing.pack(file.read(0, self._position.offset), contents)
+            packed = packing.pack(file.read(0, self._position.offset), contents)
         except frames.BadFrameError as error:
             raise self._corrupt(0, f"a frame cannot be packed: {error}") from None
+        return None if packing.find(packed) is None else packed  # of names so long that no reader takes its index
 
     def leave(self) -> None:
         """Close the log; if this saver appended so much that it is worth the time, packed."""
@@ -220,7 +223,7 @@ class Session(OpenedLog):
 
     def _pack_if_long(self) -> None:
         """Pack in the middle of a run: what stands behind the packed frames is read whole, and is in memory."""
-        if self._unpacked < self._longest:
+        if self._unpacked < self._longest and self.lines.loose < self._loosest:
             return
         try:
             packed = self.pack()
@@ -228,6 +231,7 @@ class Session(OpenedLog):
             logger.warning("%s could not be packed: %s", self.identity.path, error)
             packed = False
         self._longest = _LONGEST if packed else 2 * self._unpacked
+        self._loosest = _LOOSEST if packed else 2 * self.lines.loose
 
     def rewrite(self, plan: Callable[[list[journal.Line]], tuple[records.Prune, Iterable[bytes]] | None]) -> bool:
         """Put a new generation in the log's place, under its lock: whoever appends waits and then finds it.

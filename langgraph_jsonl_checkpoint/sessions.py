@@ -17,7 +17,7 @@ import msgspec
 from langgraph.checkpoint.base.id import uuid6
 
 from langgraph_jsonl_checkpoint.errors import ClosedSaverError, SessionError
-from langgraph_jsonl_checkpoint.identity import Identity
+from langgraph_jsonl_checkpoint.identity import MAX_HEADER, Identity
 from langgraph_jsonl_checkpoint.log import files, frames, local, names, records
 from langgraph_jsonl_checkpoint.log.writers import Writer
 from langgraph_jsonl_checkpoint.session import Session
@@ -173,7 +173,8 @@ class Sessions:
         thread_id = names.unescape(found.name)
         if thread_id is None:  # too long for a file name: the header knows
             head = header_of(self.path_of(found))
-            return None if head is None else untag_text(head.thread_id)
+            thread_id = None if head is None else untag_text(head.thread_id)
+            return thread_id if thread_id is not None and names.escape(thread_id) == found.name else None
         return thread_id
 
     def thread_ids(self) -> Iterator[tuple[float, str]]:
@@ -327,7 +328,8 @@ def header_of(path: str) -> records.Session | None:
     """A log's header, without the rest of the log; None if it cannot be read."""
     try:
         with open(path, "rb") as file:
-            text, _ = frames.read(memoryview(file.read(1 << 16)), 0)
-        return msgspec.json.decode(text.split(b"\n", 1)[0], type=records.Session)
+            text, _ = frames.read(memoryview(file.read(1 << 16)), 0, MAX_HEADER)
+        head = records.parse("session", text.split(b"\n", 1)[0])
     except (OSError, frames.BadFrameError, msgspec.DecodeError):
         return None
+    return head if isinstance(head, records.Session) else None

@@ -87,11 +87,11 @@ def prune(sessions: Sessions, serde: Callable[[str], Serde], thread_id: str) -> 
 
 def delete_for_runs(sessions: Sessions, serde: Callable[[str], Serde], run_ids: Collection[str]) -> None:
     """Delete what these runs stored, in every thread."""
-    errors: list[SessionError] = []
+    errors: list[SessionError | OSError] = []
     for _, thread_id in list(sessions.thread_ids()):
         try:
             _rewrite(sessions, serde, thread_id, "delete_for_runs", lambda f, t: retention.runs(f, t, run_ids))
-        except SessionError as error:
+        except (SessionError, OSError) as error:
             errors.append(error)  # the other threads first
     if errors:
         raise errors[0]

@@ -5,6 +5,7 @@ Read in langgraph 1.2 (`langgraph._internal._constants`, `langgraph.pregel._algo
 
 from __future__ import annotations
 
+import contextlib
 import re
 import traceback
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,14 @@ __all__ = [
     "task_namespace",
     "task_of",
 ]
+
+# Under LANGGRAPH_STRICT_MSGPACK `compile` tells a saver the types in a graph's schemas (`with_allowlist`), and one
+# that is not strict does nothing with them. Ours is strict without being asked, so it has to be told as well; and
+# here, since a subgraph may be compiled before there is a saver.
+with contextlib.suppress(ImportError):
+    from langgraph._internal import _serde
+
+    _serde.STRICT_MSGPACK_ENABLED = True  # type: ignore[attr-defined]
 
 RESUME_INDEX = WRITES_IDX_MAP["__resume__"]
 _BRANCH = "branch:to:"

@@ -70,15 +70,16 @@ class SessionRecorder(BaseCallbackHandler):
             ToolLogError: The log cannot be written.
             ToolCallRunningError: A live writer runs it.
         """
-        told = metadata or {}
-        thread_id, place = told.get("thread_id"), told.get("langgraph_checkpoint_ns")
+        place = (metadata or {}).get("langgraph_checkpoint_ns")
+        thread_id = (metadata or {}).get("thread_id")
         if thread_id is None or place is None:
             return  # no thread that anybody could go on with
         name = (serialized or {}).get("name") or kwargs.get("name") or ""
         args: Any = inputs if inputs is not None else {"input": input_str}
         task = upstream.task_of(place)
-        tool_call_id = kwargs.get("tool_call_id") or self._number(parent_run_id, name, args)
         ledger = self._saver.ledger(str(thread_id))
+        told = ledger.redaction.value(name, args)
+        tool_call_id = kwargs.get("tool_call_id") or self._number(parent_run_id, name, told)
         ledger.announce()
         if ledger.is_running((task, tool_call_id)):
             return  # a guard has it
@@ -88,6 +89,7 @@ class SessionRecorder(BaseCallbackHandler):
             (task, tool_call_id),
             tool_call_id,
             name,
+            told,
             args,
             self._policy.effect(name, args, None),
             self._policy.is_check(name, args),

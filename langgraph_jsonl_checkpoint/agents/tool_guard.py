@@ -61,7 +61,7 @@ class Turn:
     def wants_again(self, visit: Visit) -> bool:
         """Whether whatever stands around the tool has seen a result of this execution, and wants another attempt."""
         status, args = self.ended.get(visit.key, ("", None))
-        return status == "failed" or status != "" and args != visit.args
+        return status == "failed" or status != "" and args != visit.given
 
     def has_answer(self, answers: upstream.Answers) -> bool:
         """Whether there is an answer that was not used."""
@@ -241,7 +241,7 @@ class ToolGuard:
             entry.ledger.leave(visit, status, error, result=result, waits_for=waits_for)
         finally:
             turn.running.discard(visit.key)
-        turn.ended[visit.key] = status, visit.args
+        turn.ended[visit.key] = status, visit.given
 
     @staticmethod
     def _drops(entry: Entry, stale: Any) -> bool:
@@ -275,6 +275,7 @@ class ToolGuard:
                 (info.task_id, f"{tool_call_id}#{number}" if number > 1 else tool_call_id),
                 tool_call_id,
                 name,
+                ledger.redaction.value(name, args),
                 args,
                 self._policy.effect(name, args, tool),
                 self._policy.is_check(name, args),

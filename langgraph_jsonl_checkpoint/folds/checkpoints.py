@@ -260,5 +260,8 @@ def _names(text: bytes) -> tuple[str, str]:
     found = _NAMES.match(text)
     if found is not None:
         return found[1].decode(), found[2].decode()
-    named = msgspec.json.decode(text, type=_Named)
+    try:
+        named = msgspec.json.decode(text, type=_Named)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     return untag_text(named.ns), untag_text(named.id if named.checkpoint is None else named.checkpoint)

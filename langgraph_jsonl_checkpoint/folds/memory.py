@@ -200,7 +200,7 @@ def _take_call(state: _State, event: ToolEvent) -> None:
     state.recorded.add(call.tool_call_id)
     if call.decision is not None:
         said = f" ({call.decision['message']})" if call.decision["message"] else ""
-        text = f"{_DECIDED[call.decision['type']]}: {_call(call.name, call.args)}{said}"
+        text = f"{_DECIDED.get(call.decision['type'], call.decision['type'])}: {_call(call.name, call.args)}{said}"
         _put(state.decisions, key, Item(_line(text), call.seqs))
     if call.status == "completed":
         _end(state, key, call.name, call.args, call.result_text, call.seqs, failed=False)

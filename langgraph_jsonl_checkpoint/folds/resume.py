@@ -150,7 +150,7 @@ def _told(call: ToolCall) -> str:
     args = ", ".join(f"{k}={v!r}" for k, v in call.args.items()) if isinstance(call.args, dict) else ""
     where = f" in {call.ns}" if call.ns else ""
     attempt = f", attempt {call.attempt} at {call.started_at}" if call.attempt else ""
-    said = call.error or call.result_text
+    said = str(call.error or call.result_text)
     return f"{call.name}({args}) [{call.tool_call_id}]{where}{attempt}" + (f": {said[:120]}" if said else "")
 
 

@@ -10,6 +10,7 @@ import msgspec
 from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.values.references import texts_of
+from langgraph_jsonl_checkpoint.values.thaw import BadTextError
 from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def all_but_latest(fold: Checkpoints, thaw: Thawer) -> Removal:
     heads = {ns: name for ns in fold.namespaces() for name in [_id(fold.get(ns, None))]}
     removal = Removal()
     for ns, name in heads.items():
-        parents = thaw.value(_record(fold, ns, name).metadata).get("parents")
+        parents = _metadata(fold, thaw, ns, name).get("parents")
         root = parents.get("") if isinstance(parents, dict) else None
         if upstream.task_namespace(ns) and root and root != heads.get("") and fold.get("", root) is not None:
             removal.namespaces.add(ns)
@@ -68,7 +69,7 @@ def all_but_latest(fold: Checkpoints, thaw: Thawer) -> Removal:
 def runs(fold: Checkpoints, thaw: Thawer, run_ids: Collection[str]) -> Removal:
     """The checkpoints that these runs made, but for those that the DeltaChannels of others are rebuilt from."""
     stored = fold.newest_first()
-    made = {(ns, name) for name, ns in stored if _run_id(thaw.value(_record(fold, ns, name).metadata)) in run_ids}
+    made = {(ns, name) for name, ns in stored if _run_id(_metadata(fold, thaw, ns, name)) in run_ids}
     needed: set[Key] = set()
     for name, ns in stored if made else ():
         if (ns, name) not in made:
@@ -149,15 +150,15 @@ def _kept_values(record: records.Value, numbers: set[int]) -> list[records.Value
 def _needed(fold: Checkpoints, thaw: Thawer, ns: str, name: str) -> set[Key]:
     """The ancestors whose writes, or snapshots, a checkpoint's DeltaChannels are rebuilt from."""
     record = _record(fold, ns, name)
-    missing = set(upstream.delta_channels(thaw.value(record.metadata)))
+    missing = set(upstream.delta_channels(_metadata(fold, thaw, ns, name)))
     if missing:
-        missing -= set(thaw.value(record.channels))
+        missing -= thaw.mapping(record.channels).keys()
     found: set[Key] = set()
     for ancestor, stored in fold.ancestors(ns, name):
         if not missing:
             break
         found.add((ns, ancestor))
-        missing -= set(thaw.value(stored.channels))
+        missing -= thaw.mapping(stored.channels).keys()
     return found
 
 
@@ -181,6 +182,13 @@ def _record(fold: Checkpoints, ns: str, name: str) -> records.Checkpoint:
     if record is None:
         raise LookupError(name)
     return record
+
+
+def _metadata(fold: Checkpoints, thaw: Thawer, ns: str, name: str) -> dict[str, Any]:
+    try:
+        return thaw.mapping(_record(fold, ns, name).metadata)
+    except BadTextError as error:
+        raise fold.lines.corrupt(fold.seq(ns, name), f"checkpoint {name!r} cannot be read: {error}") from error
 
 
 def _id(record: records.Checkpoint | None) -> str:

@@ -99,6 +99,7 @@ class Call:
     end: str = ""
     result: msgspec.Raw = field(default_factory=_no_text)
     error: msgspec.Raw = field(default_factory=_no_text)
+    redacted: bool = False
     decision: Decision | None = None
     asked: tuple[int, int] | None = None
     drew: set[int] = field(default_factory=set)
@@ -270,6 +271,7 @@ def _started(call: Call, record: records.Tool, ts: str) -> None:
 
 def _ended(call: Call, record: records.Tool, _: str) -> None:
     call.end, call.result, call.error = record.status, record.result, record.error
+    call.redacted = record.redacted
     if record.waits_for is not None:
         call.drew.add(record.waits_for)
 

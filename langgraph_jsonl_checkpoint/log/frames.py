@@ -57,15 +57,15 @@ def size(data: memoryview, start: int) -> int:
     return _measure(data, start)[0]
 
 
-def read(data: memoryview, start: int) -> tuple[bytes, int]:
+def read(data: memoryview, start: int, most: int = MAX_TEXT) -> tuple[bytes, int]:
     """The text of the frame at `start`, and the offset behind the frame.
 
     Raises:
-        BadFrameError: The frame is cut short, damaged, not one of ours, or larger than `MAX_TEXT`.
+        BadFrameError: The frame is cut short, damaged, not one of ours, or holds more than `most` bytes of text.
     """
     size, end = _measure(data, start)
-    if size > MAX_TEXT:
-        raise BadFrameError(f"the frame declares {size} bytes of text, more than {MAX_TEXT}")
+    if size > most:
+        raise BadFrameError(f"the frame declares {size} bytes of text, more than {most}")
     try:
         text: bytes = _decompressor().decompress(data[start:end], size)
     except zstandard.ZstdError as error:

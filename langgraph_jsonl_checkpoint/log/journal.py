@@ -23,6 +23,8 @@ _TAIL = len(_CHAIN) + 2 * _DIGEST + len(b'"}')
 _FROM = -_TAIL
 _SECTOR = 512  # a disk writes it whole or not at all; larger ones are made of these
 _PUTS = re.compile(rb'^\{"seq":\d+,"type":"checkpoint"', re.MULTILINE)
+MAX_LOOSE = 2 * frames.MAX_TEXT
+"""How much text may stand behind the packed frames, where it is held in memory: a kilobyte may hold a gigabyte."""
 SEQ = re.compile(rb'\{"seq":(\d{1,18}),"type":"')
 _GARBAGE_STEPS = 4096  # how many places behind damage are tried as the begin of a frame
 
@@ -101,11 +103,13 @@ def follow(data: bytes, position: Position, key: bytes = b"") -> Followed:
     view, base = memoryview(data), position.offset
     at, (_, seq, chain) = 0, position
     found = Followed(position)
+    room = MAX_LOOSE
     try:
         while at < len(data):
             # An index stands behind the header and nowhere else.
             begin = (frames.skippable_end(view, at) or at) if seq == 1 else at
             text, end = frames.read(view, begin)
+            room = _left(room, text)
             lines, chain = opened(text, seq, chain, key)
             found.frames.append((seq, base + begin))
             found.lines += lines
@@ -121,6 +125,12 @@ def follow(data: bytes, position: Position, key: bytes = b"") -> Followed:
         found.problem = Problem(base + at, str(error), torn)
     found.position = Position(base + at, seq, chain)
     return found
+
+
+def _left(room: int, text: bytes) -> int:
+    if len(text) > room:
+        raise OutOfSequenceError(f"the frames that are not packed hold more than {MAX_LOOSE} bytes of text")
+    return room - len(text)
 
 
 class OutOfSequenceError(Exception):
@@ -223,13 +233,16 @@ def frame_behind(data: bytes, start: int, at: Position, key: bytes, steps: int |
         key: The key of the chain.
         steps: How many places are tried; when they are used up, the last one counts as such a frame.
     """
-    view, found = memoryview(data), start
+    view, found, room = memoryview(data), start, MAX_LOOSE
     while steps is None or steps > 0:
         found = data.find(frames.MAGIC, found + 1)
         if found < 0:
             return None
         steps = None if steps is None else steps - 1
         with contextlib.suppress(frames.BadFrameError, OutOfSequenceError):
+            room -= frames.size(view, found) if steps is not None else 0
+            if room < 0:  # a kilobyte may hold a gigabyte
+                return found
             text, _ = frames.read(view, found)
             seq = SEQ.match(text)
             if seq is None or int(seq[1]) < at.seq:

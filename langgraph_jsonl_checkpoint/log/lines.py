@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 _BEGIN = journal.Position()
+_LOADED = 1 << 30  # bytes of packed frames that stay in memory
 
 
 class Packed(NamedTuple):
@@ -73,7 +74,7 @@ class Lines:
         self._kinds: list[str] = []
         self._frame_seqs, self._frame_offsets = array("Q"), array("Q")
         self.next = behind.seq
-        self.held = 0
+        self.held = self._held_loaded = 0
 
     def add(self, lines: Sequence[journal.Line], begins: Sequence[tuple[int, int]]) -> None:
         """Take in what stands behind: lines, and (seq of the first record, offset) of their frames."""
@@ -126,6 +127,11 @@ class Lines:
         at = bisect_right(self._firsts, seq) - 1
         return self._packed[at].offset if at >= 0 else 0
 
+    @property
+    def loose(self) -> int:
+        """How many bytes of lines behind the packed frames are in memory."""
+        return self.held - self._held_loaded
+
     def check_end(self) -> None:
         """Look, once, whether the packed frames end as the index says.
 
@@ -146,8 +152,14 @@ class Lines:
         return CorruptSessionError(self._path, self.offset(seq), seq, reason)
 
     def _load(self, at: int) -> list[bytes]:
-        lines = self._loaded[at] = self._read(at)
-        self.held += sum(map(len, lines))
+        lines = self._read(at)
+        size = sum(map(len, lines))
+        if self._held_loaded + size > _LOADED:  # they are read again, and the memory is bounded
+            self.held -= self._held_loaded
+            self._loaded, self._held_loaded = {}, 0
+        self._loaded[at] = lines
+        self._held_loaded += size
+        self.held += size
         return lines
 
     def _read(self, at: int) -> list[bytes]:

@@ -11,6 +11,7 @@ import errno
 import logging
 import os
 import secrets
+import stat
 import time
 import weakref
 from typing import NamedTuple
@@ -40,12 +41,14 @@ class LogFile:
 
         Raises:
             FileNotFoundError: There is none.
-            OSError: It cannot be opened, or a symbolic link stands in its place.
+            OSError: It cannot be opened, or something else stands in its place: a symbolic link, say.
         """
-        flags = os.O_CLOEXEC | os.O_NOFOLLOW
+        flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a named pipe would wait for its other end
         self._fd = -1
         self._identity = 0, 0
         self._refused: OSError | None = None
+        if fd is None:
+            _check_directory(os.path.dirname(path))
         try:
             self._fd = files.open(path, os.O_RDWR | flags) if fd is None else fd
         except OSError as error:
@@ -59,6 +62,8 @@ class LogFile:
         self._synced = 0
         try:
             status = files.fstat(self._fd)
+            if not stat.S_ISREG(status.st_mode):
+                raise OSError(errno.EINVAL, "no file, but something else, stands in the place of a log", path)
         except BaseException:
             files.close(self._fd)
             self._fd = -1
@@ -278,6 +283,11 @@ def logs(folder: str) -> list[Found]:
                 at = files.stat(f"{name}{os.sep}{LOG}", dir_fd=fd, follow_symlinks=False)
             except (FileNotFoundError, NotADirectoryError):
                 continue  # a thread that is just being created or deleted has a directory and no log
+            except PermissionError as error:
+                logger.warning("%s is left out of the list: %s", os.path.join(folder, name), error)
+                continue
+            if not stat.S_ISREG(at.st_mode):
+                continue  # never ours; to open a named pipe would wait for its other end
             state = at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns
             found.append(Found(at.st_mtime, name, state))
     finally:
@@ -307,6 +317,7 @@ def create(path: str, data: bytes, *, sync: bool) -> LogFile:
     """
     directory = os.path.dirname(path)
     made = make_directories(directory)
+    _check_directory(directory)
     file, is_linked = _write_aside(directory, data, sync=sync), False
     try:
         files.link(file.path, path)
@@ -398,8 +409,10 @@ def delete(path: str) -> None:
     while True:
         try:
             file = LogFile(path)
-        except (FileNotFoundError, NotADirectoryError):
-            _delete(path)  # what a killed delete left
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL):
+                raise
+            _delete(path)  # what a killed delete left, or what somebody else put there
             return
         try:
             if file.lock() is not None:
@@ -412,6 +425,9 @@ def delete(path: str) -> None:
 
 def _delete(path: str) -> None:
     directory = os.path.dirname(path)
+    if os.path.islink(directory):
+        files.unlink(directory)  # and nothing of where it leads
+        return
     try:
         beside = [name for name in files.listdir(directory) if name != LOG]
     except (FileNotFoundError, NotADirectoryError):
@@ -427,6 +443,17 @@ def _delete(path: str) -> None:
         if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
             raise
     sync_directory(os.path.dirname(directory))
+
+
+def _check_directory(path: str) -> None:
+    """Refuse a thread's directory that somebody else put there as a link: what is written would be elsewhere.
+
+    Raises:
+        OSError: It is one.
+    """
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        if stat.S_ISLNK(files.stat(path, follow_symlinks=False).st_mode):
+            raise OSError(errno.ELOOP, "a symbolic link stands in the place of a thread's directory", path)
 
 
 def _sync_entries(path: str, *more: str) -> None:

@@ -6,6 +6,7 @@ what the folds need and nothing else. Names are trees (`Any`), because Python st
 
 from __future__ import annotations
 
+import base64
 import time
 from functools import lru_cache
 from typing import Any
@@ -105,7 +106,7 @@ class Checkpoint(Record, kw_only=True):
     next: list[Any]
     changed: list[Any]
     created: Any = msgspec.UNSET
-    v: Any = msgspec.UNSET
+    v: int | msgspec.UnsetType = msgspec.UNSET
     channels: msgspec.Raw
     versions: msgspec.Raw
     seen: msgspec.Raw
@@ -146,6 +147,7 @@ class Tool(Record, kw_only=True):
     spent: int = 0
     waits_for: int | None = None
     elsewhere: bool = False
+    redacted: bool = False
 
 
 class Prune(Record):
@@ -177,6 +179,18 @@ TYPES: dict[str, type[Record]] = {
 }
 _NAMES = {cls: name for name, cls in TYPES.items() if cls is not Reserved}
 _DECODERS = {name: msgspec.json.Decoder(cls) for name, cls in TYPES.items()}
+_NAMED: dict[str, tuple[str, ...]] = dict.fromkeys(TYPES, ()) | {
+    "session": ("thread_id", "workspace", "parent"),
+    "writes": ("ns", "checkpoint", "task", "path"),
+    "checkpoint": ("ns", "id", "parent", "source", "created", "input"),
+    "terminal": ("ns", "checkpoint"),
+    "tool": ("task", "call", "ns", "checkpoint", "name"),
+}
+_LISTED: dict[str, tuple[str, ...]] = dict.fromkeys(TYPES, ()) | {
+    "checkpoint": ("next", "changed", "updated"),
+    "tool": ("orphan",),
+    "prune": ("inputs",),
+}
 _encode_into = msgspec.json.Encoder().encode_into
 
 
@@ -224,8 +238,42 @@ def parse(kind: str, text: bytes) -> Record | None:
         msgspec.DecodeError: The line is no JSON, or not what its type says.
     """
     decoder = _DECODERS.get(kind)
-    if decoder is not None:
-        return decoder.decode(text)
-    if msgspec.json.decode(text, type=Ignorable).ignorable:
-        return None
+    try:
+        if decoder is not None:
+            record = decoder.decode(text)
+            for name in _NAMED[kind]:
+                told = getattr(record, name)
+                if type(told) is not str and told is not None and told is not msgspec.UNSET:
+                    _check_name(told)
+            for name in _LISTED[kind]:
+                told = getattr(record, name)
+                if type(told) is list:
+                    _check_names(told)
+                elif told is not None and told is not msgspec.UNSET:
+                    raise msgspec.ValidationError(f"{name} is no list of names")
+            if type(record) is Writes:
+                _check_names([channel for _, channel, _ in record.writes])
+            return record
+        if msgspec.json.decode(text, type=Ignorable).ignorable:
+            return None
+    except RecursionError:
+        raise msgspec.DecodeError("it is nested too deeply") from None
     raise LookupError(kind)
+
+
+def _check_names(told: list[Any]) -> None:
+    for each in told:
+        if type(each) is not str:
+            _check_name(each)
+
+
+def _check_name(told: Any) -> None:
+    """Refuse what is no name: whoever folds the record takes it for one.
+
+    Raises:
+        msgspec.ValidationError: It is no string, nor one with lone surrogates as FORMAT.md has them.
+    """
+    try:
+        base64.b64decode(told["$str"], validate=True).decode("utf-8", "surrogatepass")
+    except (TypeError, LookupError, ValueError):
+        raise msgspec.ValidationError(f"it has a name that is none: {told!r:.100}") from None

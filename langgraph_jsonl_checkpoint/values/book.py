@@ -139,13 +139,20 @@ class Book:
 
     def stem(self, number: int) -> ranges.Stem:
         """The runs of the container with that number, for one that begins with it."""
-        stem = self._stems.get(number)
-        if stem is None:
-            tree = msgspec.json.decode(self.text(number)[1])
+        known, wanted = self._stems, [number]
+        while number not in known:
+            each = wanted[-1]
+            tree = msgspec.json.decode(self.text(each)[1])
             runs = tree.get("$list") or tree.get("$map")
-            count = sum(self.stem(r).count if type(r) is int else r[1] - r[0] + 1 for r in runs)
-            stem = self._stems[number] = ranges.Stem(runs, count)
-        return stem
+            before = [r for r in runs if type(r) is int and r not in known]
+            if any(r >= each for r in before):
+                raise ValueError(f"the list that is number {each} begins with one that stands behind it")
+            if before:  # a long chain: a list that goes on in other numbers has a stem of its own each 32 runs
+                wanted.append(before[-1])
+            else:
+                count = sum(known[r].count if type(r) is int else r[1] - r[0] + 1 for r in runs)
+                known[wanted.pop()] = ranges.Stem(runs, count)
+        return known[number]
 
     def refer(self, part: Any) -> Any:
         """What stands in a text of the page that is being written for a part that JSON does not have."""

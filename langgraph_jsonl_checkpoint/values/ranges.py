@@ -6,6 +6,7 @@ scattered does not repeat them all each time it grows: after `LONGEST` runs they
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,6 +24,29 @@ class Stem:
     def __init__(self, ranges: list[Range], count: int) -> None:
         self.ranges = ranges
         self.count = count
+
+
+class Met:
+    """Numbers that were met, as runs."""
+
+    __slots__ = ("_firsts", "_lasts")
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+
+    def add(self, first: int, last: int) -> bool:
+        """Take in a run; whether none of its numbers was met before."""
+        firsts, lasts = self._firsts, self._lasts
+        at = bisect_right(firsts, first)
+        if at and lasts[at - 1] >= first or at < len(firsts) and firsts[at] <= last:
+            return False
+        if at and lasts[at - 1] + 1 == first:
+            lasts[at - 1] = last
+        else:
+            firsts.insert(at, first)
+            lasts.insert(at, last)
+        return True
 
 
 def add(ranges: list[Range], first: int, last: int) -> None:

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
 _TAG = b'{"$'  # without it a text holds no tag and is what it says
 _decode = msgspec.json.decode
+_REPEATED = 1 << 32  # bytes of text that one value may read again: forged references repeat without end
+_EACH, _JUMP = 1 << 10, 1 << 14  # what reading a number again, and a run of numbers, costs beside its text
 
 
-class BadTextError(Exception):
+class BadTextError(SessionError):
     """A text of the log that does not stand for a value."""
 
 
@@ -40,6 +42,8 @@ class Thawer:
         self.book = book
         self._serde = serde
         self._seals = serde.seals
+        self._met = ranges.Met()
+        self._left = _REPEATED
 
     def value(self, text: bytes | msgspec.Raw) -> Any:
         """The value of a record's field.
@@ -48,6 +52,13 @@ class Thawer:
             BadTextError: The text is not what this version and this serde write.
         """
         return self._checked(self._value, text)
+
+    def mapping(self, text: bytes | msgspec.Raw) -> dict[str, Any]:
+        """The value of a record's field that holds a dict. Raises what `value` raises."""
+        found = self.value(text)
+        if not isinstance(found, dict):
+            raise BadTextError(f"a dict stands there, and not a {type(found).__name__}")
+        return found
 
     def tree(self, text: bytes | msgspec.Raw) -> Any:
         """A record's field as a tree, its references as they are. Raises what `value` raises."""
@@ -62,6 +73,7 @@ class Thawer:
         return self._checked(self._number, number)
 
     def _checked(self, read: Callable[[Any, int], Any], what: Any) -> Any:
+        self._met, self._left = ranges.Met(), _REPEATED
         try:
             return read(what, self.book.next)
         except (BadTextError, SessionError, OSError):  # a disk that cannot be read is no damage
@@ -77,26 +89,30 @@ class Thawer:
 
     def numbers(self, text: bytes | msgspec.Raw) -> set[int]:
         """All numbers that a text needs, directly and through others."""
+        return self._checked(self._needed, text)  # type: ignore[no-any-return]
+
+    def _needed(self, text: bytes | msgspec.Raw, below: int) -> set[int]:
         found: set[int] = set()
-        texts = [bytes(text)]
+        texts = [(bytes(text), below)]
         while texts:
-            for number in self._mentioned(_decode(self._serde.open(texts.pop()))) - found:
+            plain, below = texts.pop()
+            for number in self._mentioned(_decode(self._serde.open(plain)), below) - found:
                 found.add(number)
-                texts.append(bytes(self.book.text(number)[1]))
+                texts.append((bytes(self.book.text(number)[1]), number))
         return found
 
-    def _mentioned(self, tree: Any) -> set[int]:
+    def _mentioned(self, tree: Any, below: int) -> set[int]:
         if type(tree) is list:
-            return set().union(*map(self._mentioned, tree))
+            return set().union(*(self._mentioned(t, below) for t in tree))
         if type(tree) is not dict:
             return set()
         runs = tree.get("$list") or tree.get("$map")
         if len(tree) == 1 and runs:
             stems = {r for r in runs if type(r) is int}
-            return stems | set(self._numbers(runs, self.book.next))
+            return stems | {n for run in self._runs(runs, below) for n, _, _ in self.book.run(*run)}
         if tree.keys() == {"$ref"}:
             return {tree["$ref"]}
-        return set().union(*map(self._mentioned, tree.values()))
+        return set().union(*(self._mentioned(t, below) for t in tree.values()))
 
     def _value(self, text: bytes | msgspec.Raw, below: int) -> Any:
         plain = self._serde.open(bytes(text))
@@ -106,6 +122,7 @@ class Thawer:
     def _number(self, number: int, below: int) -> Any:
         if not 0 <= number < below:
             raise BadTextError(f"a reference to number {number} stands before that number")
+        self._weigh(number, number)
         return self._made(*next(self.book.run(number, number)))
 
     def _made(self, number: int, kind: str, text: bytes | msgspec.Raw) -> Any:
@@ -166,22 +183,33 @@ class Thawer:
         for first, last in ranges.flat(runs, self.book.stem):
             if not 0 <= first <= last < below:
                 raise BadTextError(f"a list refers to numbers {first} to {last}, which stand before them")
+            self._weigh(first, last)
             yield first, last
 
-    def _numbers(self, runs: list[ranges.Range], below: int) -> list[int]:
-        return [number for first, last in self._runs(runs, below) for number in range(first, last + 1)]
+    def _weigh(self, first: int, last: int) -> None:
+        """Bound what is read again: a few lines of references to references stand for more than any memory holds."""
+        if self._met.add(first, last):
+            return
+        self._left -= _JUMP
+        for number, _, text in self.book.run(first, last):
+            self._left -= len(text) + _EACH
+            if self._left < 0:
+                raise BadTextError(f"references repeat more than {_REPEATED} bytes, the last of them number {number}")
 
     def _map(self, runs: list[ranges.Range], below: int) -> dict[str, Any]:
         # The last entry of a key tells its value, the first its place; outdated values are not built.
         entries: dict[str, tuple[Any, int]] = {}
-        for number in self._numbers(runs, below):
-            kind, text = self.book.text(number)
-            if kind != "value":
-                raise BadTextError(f"number {number} is an entry of a dict and holds a message")
-            key, *member = _decode(self._serde.open(bytes(text)))
-            key = self._build(key, number)
-            if member:
-                entries[key] = (member[0], number)
-            else:
-                entries.pop(key, None)
+        for run in self._runs(runs, below):
+            for number, kind, text in self.book.run(*run):
+                if kind != "value":
+                    raise BadTextError(f"number {number} is an entry of a dict and holds a message")
+                entry = _decode(self._serde.open(bytes(text)))
+                if type(entry) is not list:
+                    raise BadTextError(f"number {number} is no entry of a dict")
+                key, *member = entry
+                key = self._build(key, number)
+                if member:
+                    entries[key] = (member[0], number)
+                else:
+                    entries.pop(key, None)
         return {k: self._build(tree, number) for k, (tree, number) in entries.items()}

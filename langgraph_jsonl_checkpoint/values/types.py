@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 Tagged = tuple[str, Any]
 """A tag and its payload: a value that is encoded in its turn."""
 
+_ALIKE = 1000  # elements of a set or keys of a dict with one hash: each is compared with all before it
+_DIGITS = 1 << 20  # bits of a fraction's numbers: reducing them takes quadratic time
 _NUMPY_KINDS = "biufcmMSUV"  # no objects
 _FACTORIES: dict[str, type] = {t.__name__: t for t in (list, dict, set, int, float, str, tuple, bytes, bool)}
 _PATHS: dict[str, Any] = {
@@ -55,6 +57,8 @@ def untag_text(tree: Any) -> str:
     """The string of a tree that `tag_text` made."""
     if type(tree) is str:
         return tree
+    if type(tree) is not dict or type(tree.get("$str")) is not str:
+        raise ValueError(f"a name is a string, not {tree!r:.100}")
     return base64.b64decode(tree["$str"], validate=True).decode("utf-8", "surrogatepass")
 
 
@@ -128,6 +132,30 @@ def _uncommand(payload: Any) -> Command[Any]:
     return Command(graph=graph, update=update, resume=resume, goto=goto)
 
 
+def _fraction(value: Fraction) -> Tagged | None:
+    told = [value.numerator, value.denominator]
+    return None if max(n.bit_length() for n in told) > _DIGITS else ("$fraction", told)
+
+
+def _unfraction(payload: Any) -> Fraction:
+    over, under = payload
+    if type(over) is not int or type(under) is not int or max(over.bit_length(), under.bit_length()) > _DIGITS:
+        raise ValueError("a fraction has two numbers, of bounded length")
+    return Fraction(over, under)
+
+
+def _spread(keys: list[Any]) -> list[Any]:
+    """The elements of a set or the keys of a dict, unless it would take forever to make one of them."""
+    if len(keys) > _ALIKE and max(Counter(map(hash, keys)).values()) > _ALIKE:
+        raise ValueError(f"more than {_ALIKE} keys have one hash")
+    return keys
+
+
+def _keyed(pairs: list[list[Any]]) -> list[tuple[Any, Any]]:
+    _spread([k for k, _ in pairs])
+    return [(k, v) for k, v in pairs]
+
+
 TAG: dict[type, Callable[[Any], Tagged | None]] = {
     tuple: lambda v: ("$tuple", list(v)),
     # Sets are sorted, so that one set has one text in every process.
@@ -139,7 +167,7 @@ TAG: dict[type, Callable[[Any], Tagged | None]] = {
     Counter: lambda v: ("$counter", _pairs(v)),
     complex: lambda v: ("$complex", [v.real, v.imag]),
     Decimal: lambda v: ("$decimal", str(v)),
-    Fraction: lambda v: ("$fraction", [v.numerator, v.denominator]),
+    Fraction: _fraction,
     range: lambda v: ("$range", [v.start, v.stop, v.step]),
     bytes: lambda v: ("$bytes", tag_bytes(v)),
     bytearray: lambda v: ("$bytearray", tag_bytes(bytes(v))),
@@ -186,19 +214,19 @@ def _unnumpy(payload: Any) -> Any:
 
 UNTAG: dict[str, Callable[[Any], Any]] = {
     "$tuple": tuple,
-    "$set": set,
-    "$frozenset": frozenset,
+    "$set": lambda p: set(_spread(p)),
+    "$frozenset": lambda p: frozenset(_spread(p)),
     "$deque": lambda p: deque(p[0], p[1]),
-    "$ordered": lambda p: OrderedDict((k, v) for k, v in p),
-    "$defaultdict": lambda p: defaultdict(p[0] and _FACTORIES[p[0]], ((k, v) for k, v in p[1])),
-    "$counter": lambda p: Counter({k: v for k, v in p}),  # noqa: C416 - pairs are lists here
-    "$dict": lambda p: {k: v for k, v in p},  # noqa: C416
+    "$ordered": lambda p: OrderedDict(_keyed(p)),
+    "$defaultdict": lambda p: defaultdict(p[0] and _FACTORIES[p[0]], _keyed(p[1])),
+    "$counter": lambda p: Counter(dict(_keyed(p))),
+    "$dict": lambda p: dict(_keyed(p)),
     # Hexadecimal: Python bounds the digits of a decimal, and takes quadratic time for them.
     "$int": lambda p: int(p, 16),
     "$float": float,
     "$complex": lambda p: complex(*p),
     "$decimal": Decimal,
-    "$fraction": lambda p: Fraction(*p),
+    "$fraction": _unfraction,
     "$range": lambda p: range(*p),
     "$str": lambda p: untag_text({"$str": p}),
     "$bytes": untag_bytes,
@@ -210,7 +238,7 @@ UNTAG: dict[str, Callable[[Any], Any]] = {
     "$timezone": lambda p: timezone(*p) if p != [timedelta(0)] else UTC,
     "$zone": zoneinfo.ZoneInfo,
     "$uuid": uuid.UUID,
-    "$regex": lambda p: re.compile(*p),
+    "$regex": lambda p: re.compile(p[0], p[1] & ~re.DEBUG),  # which prints the pattern
     "$path": lambda p: _PATHS[p[0]](p[1]),
     "$ip": lambda p: _ADDRESSES[p[0]](p[1]),
     "$numpy": _unnumpy,

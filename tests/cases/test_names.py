@@ -245,9 +245,55 @@ def test_a_workspace_is_a_folder_of_its_own(root: Path, workspace: str) -> None:
     assert os.listdir(root.parent) == [root.name]
 
 
+def test_all_names_of_workspaces_are_distinct_folders_under_the_root(root: Path) -> None:
+    """conductr#282, areev: what is tried as a thread id, tried as a workspace; none meets the writers' folder."""
+    names = [name for name in ALL if name != "default"] + [".writers", ".WRITERS", "%2ewriters"]
+    for number, name in enumerate(names):
+        with JsonlSaver(root, workspace=name) as saver:
+            put(saver, at(number), {"x": number})
+    for number, name in enumerate(names):
+        with JsonlSaver(root, workspace=name) as saver:
+            assert [item.checkpoint["channel_values"] for item in saver.list(None)] == [{"x": number}]
+            assert [info.thread_id for info in saver.sessions()] == ["t"]
+            assert saver.path("t").resolve().parent.parent.parent == root.resolve()
+    assert len({unicodedata.normalize("NFKC", name).casefold() for name in os.listdir(root)}) == len(names)
+    assert os.listdir(root.parent) == [root.name]
+
+
+@pytest.mark.parametrize("name", [0, -1, 7, 2**70, 1.5, True])
+def test_whatever_is_given_as_a_thread_id_is_its_text(root: Path, name: object) -> None:
+    """LangGraph PR#4281: ints of any size and sign, and what else callers put there."""
+    with JsonlSaver(root) as saver:
+        put(saver, at(0), {"x": 1}, thread_id=name)
+        saver.put_writes(config(name, checkpoint_id=at(0)), [("x", 1)], "task")
+    with JsonlSaver(root) as saver:
+        assert saver.get_tuple(config(str(name))).pending_writes == [("task", "x", 1)]
+        assert [info.thread_id for info in saver.sessions()] == [str(name)]
+        saver.delete_thread(name)
+        assert saver.get_tuple(config(name)) is None
+
+
+def test_odd_names_of_parents_and_inputs_are_data(root: Path) -> None:
+    """The thread that started this one and the input it applies have names of the same kinds."""
+    odd = [name for name in ALL if name and len(name) < 1000]
+    with JsonlSaver(root) as saver:
+        for number, name in enumerate(odd):
+            where = config(f"child {number}")
+            where["configurable"] |= {"parent_thread_id": name, "input_id": name}
+            checkpoint = {"v": 4, "id": at(0), "ts": "2026", "channel_values": {}}
+            checkpoint |= {"channel_versions": {}, "versions_seen": {}}
+            saver.put(where, checkpoint, {"source": "input", "step": -1}, {})
+    with JsonlSaver(root) as saver:
+        parents = {info.thread_id: info.parent for info in saver.sessions(children=True)}
+        assert parents == {f"child {number}": name for number, name in enumerate(odd)}
+        assert not any(saver.accepts(f"child {number}", name) for number, name in enumerate(odd))
+        assert all(saver.accepts(f"child {number}", name + "x") for number, name in enumerate(odd))
+    assert os.listdir(root.parent) == [root.name]
+
+
 def test_namespaces_and_ids_are_data_too(access: Access, root: Path) -> None:
     """conductr#282: no namespace, checkpoint id, task id, channel or path makes a file or meets another."""
-    odd = ["../../x", "/etc/x", "a|b:c|d", "a\\b", "..", "a\0b", "Alice", "alice", "é", "%2f", "n" * 3000]
+    odd = [name for name in ALL if name] + ["a|b:c|d", "n" * 3000]
     for name in odd:
         stored = put(access, name, {name: [name]}, ns=name)
         access.put_writes(stored, [(name, name)], name, name)

@@ -300,7 +300,7 @@ def test_the_forgery_works_where_nothing_forbids_it(tmp_path: Path) -> None:
         lambda r: r | {"channels": {"value": planted}} if r["type"] == "checkpoint" else r,
     )
     TOUCHED.clear()
-    with JsonlSaver(tmp_path) as saver:
+    with JsonlSaver(tmp_path, serde=JsonPlusSerializer(allowed_msgpack_modules=True)) as saver:
         assert saver.get_tuple(thread.head).checkpoint["channel_values"] == {"value": "x"}
     assert TOUCHED == ["x"]
 
