@@ -62,8 +62,7 @@ class LogFile:
         self._synced = 0
         try:
             status = files.fstat(self._fd)
-            if not stat.S_ISREG(status.st_mode):
-                raise OSError(errno.EINVAL, "no file, but something else, stands in the place of a log", path)
+            _check_file(status, path)
         except BaseException:
             files.close(self._fd)
             self._fd = -1
@@ -224,6 +223,13 @@ class LogFile:
         """Close the descriptor, unless its number has come to stand for another file."""
         close_own(self._fd, self._identity)
         self._fd = -1
+
+
+def _status_of_file(fd: int, path: str) -> os.stat_result:
+    status = files.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "no file, but something else, stands in the place of a log", path)
+    return status
 
 
 def close_own(fd: int, identity: tuple[int, int]) -> None:
@@ -443,6 +449,11 @@ def _delete(path: str) -> None:
         if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
             raise
     sync_directory(os.path.dirname(directory))
+
+
+def _check_file(status: os.stat_result, path: str) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "no file, but something else, stands in the place of a log", path)
 
 
 def _check_directory(path: str) -> None:

@@ -129,6 +129,24 @@ def test_the_memory_holds_nothing_that_is_redacted(place: Place, shape: str) -> 
     assert SECRET in str(lines(saver.path("t")))  # the state is the graph's own
 
 
+@pytest.mark.parametrize("ends", [True, False])
+def test_what_was_recorded_before_redact_was_given_is_not_in_the_memory(place: Place, ends: bool) -> None:
+    """A log is never changed; its records come to the memory through the function, those of open calls, too."""
+    rounds = [[{**MAIL, "args": {"to": SECRET}}]]
+    saver = place.saver()
+    graph = place.graph("create_agent", rounds=rounds, saver=saver, bodies={} if ends else {"mail": _stop})
+    if ends:
+        graph.invoke(PAY, CONFIG)
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            graph.invoke(PAY, CONFIG)
+    assert SECRET in str(saver.session_memory("t"))
+    saver.close()
+    memory = str(place.saver(redact=mask).session_memory("t"))
+    assert "mail(to='****')" in memory
+    assert SECRET not in memory
+
+
 def test_calls_that_no_hook_recorded_are_redacted_in_the_memory(tmp_path: Path) -> None:
     """Known from messages, todos, or a log that was written without `redact`."""
     call = {"name": "pay", "args": {"card": SECRET}, "id": "1"}

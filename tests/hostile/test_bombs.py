@@ -15,7 +15,7 @@ from langchain_core.messages import HumanMessage
 
 from hostile.forger import HEADER, checkpoint, commits, frame
 from langgraph_jsonl_checkpoint import CorruptSessionError, JsonlSaver, SessionError, session
-from langgraph_jsonl_checkpoint.log import journal, lines
+from langgraph_jsonl_checkpoint.log import journal, lines, packing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -123,12 +123,13 @@ def test_packed_frames_that_hold_gigabytes_are_read_one_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was read of them stays in memory only up to a bound."""
+    monkeypatch.setattr(packing, "_TEXT", 1 << 12)
     path = packed(tmp_path, 40)
-    monkeypatch.setattr(lines, "_LOADED", 1 << 18)
+    monkeypatch.setattr(lines, "_LOADED", 1 << 14)
     with JsonlSaver(tmp_path) as saver:
         assert len(list(saver.list(CONFIG))) == 40
         with saver._sessions.use("t") as opened:
-            assert 0 < opened.lines.held <= 1 << 18
+            assert 0 < opened.lines.held <= 1 << 14
     assert path.stat().st_size < 1 << 18
 
 

@@ -42,7 +42,14 @@ def laughs(text: Any, build: Any, levels: int) -> list[Record]:
 
 _MERSENNE = 2**61 - 1  # multiples of it have the hash 0 in Python
 ALIKE = [{"$int": f"{_MERSENNE * n:x}"} for n in range(1, 5001)]
-JSON = json.dumps({"lc": 1, "type": "constructor", "id": ["langchain_core", "prompts", "prompt", "PromptTemplate"]})
+JSON = json.dumps(
+    {
+        "lc": 1,
+        "type": "constructor",
+        "id": ["langchain", "schema", "messages", "HumanMessage"],
+        "kwargs": {"content": "x"},
+    }
+)
 NESTED_DTYPE = json.loads('[["a",' * 300 + '"<i8"' + "]]" * 300)
 
 REFUSED: dict[str, list[Record]] = {
