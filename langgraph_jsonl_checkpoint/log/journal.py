@@ -121,7 +121,7 @@ def follow(data: bytes, position: Position, key: bytes = b"") -> Followed:
         behind = frame_behind(data, at, Position(base + at, seq, chain), key, _GARBAGE_STEPS)
         # A packed log is whole before it has its place.
         is_packed = seq == 1 and frames.skippable_end(view, at) > 0
-        torn = not is_packed and (behind is None or _is_lost(data, at, behind, base))
+        torn = not is_packed and (behind is None or _is_lost(data, at, behind, base, seq))
         found.problem = Problem(base + at, str(error), torn)
     found.position = Position(base + at, seq, chain)
     return found
@@ -253,26 +253,29 @@ def frame_behind(data: bytes, start: int, at: Position, key: bytes, steps: int |
     return found
 
 
-def _is_lost(data: bytes, start: int, behind: int, base: int) -> bool:
+def _is_lost(data: bytes, start: int, behind: int, base: int, seq: int) -> bool:
     """Whether a frame that cannot be read may have been lost in a power cut that spared the frame `behind` it.
 
     What nobody has synced a disk writes in any order, sector by sector, and it shows zeros where it did not come to.
-    So a sector of the frame is all zeros; and no commit stands behind one that puts a checkpoint, which is synced
-    before anything follows it. A frame that holds several was written with the whole file.
+    So a sector of the frame is all zeros; the frame behind has not the seq of the one that is lost; and no commit
+    stands behind one that puts a checkpoint, which is synced before anything follows it. A frame that holds several
+    was written with the whole file.
     """
     begins = range((base + start) // _SECTOR * _SECTOR - base, behind, _SECTOR)
     if all(any(data[max(at, start) : min(at + _SECTOR, behind)]) for at in begins):
         return False
     view, is_synced = memoryview(data), False
-    while 0 <= behind < len(data):
+    for _ in range(_GARBAGE_STEPS):
+        if not 0 <= behind < len(data):
+            return True
         try:
             text, end = frames.read(view, behind)
         except frames.BadFrameError:
             behind = data.find(frames.MAGIC, behind + 1)
             continue
         puts = len(_PUTS.findall(text))
-        if is_synced or puts > 1:
+        if is_synced or puts > 1 or text.startswith(b'{"seq":%d,' % seq):
             return False
         is_synced = puts == 1
         behind = end
-    return True
+    return False

@@ -221,8 +221,9 @@ class LogFile:
 
     def close(self) -> None:
         """Close the descriptor, unless its number has come to stand for another file."""
-        close_own(self._fd, self._identity)
-        self._fd = -1
+        if self._fd >= 0:
+            close_own(self._fd, self._identity)
+            self._fd = -1
 
 
 def _status_of_file(fd: int, path: str) -> os.stat_result:

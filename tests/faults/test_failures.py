@@ -10,6 +10,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from kill.bare import records
 
 from faults.disk import Disk, Fault
 from faults.power import lay_out, remains
@@ -116,6 +117,9 @@ class Case:
             if self.disk.hit and not before and step.kind != "end":
                 assert look(saver, step.thread) == self.expected[step.thread][number + 1]
         self.check_locks()
+        if number == TORN_BEFORE:
+            reports = [line["recovered"]["bytes"] for line in records(log) if "recovered" in line]
+            assert reports == [len(TORN)], "a torn end that was moved aside is told of"
 
     def check_locks(self) -> None:
         """No log is locked between two calls."""
