@@ -44,7 +44,7 @@ class _Runs:
 
 
 class References:
-    """The numbers that were given so far, and what refers to them.
+    """The numbers that were given so far, and what refers to them: never to one that is given later.
 
     Args:
         serde: The saver's serde for the thread.
@@ -73,9 +73,9 @@ class References:
             raise DanglingError(f"number {number} was given before")
         tree = self._opened(text)
         if kind == "message":
-            self._check_message(tree, number)
+            self._check_message(tree)
         else:
-            self._check(tree, number)
+            self._check(tree)
             if type(tree) is dict and len(tree) == 1 and next(iter(tree)) in ("$list", "$map"):
                 self._stems.add(number)
         (self._messages if kind == "message" else self._values).add(number)
@@ -88,7 +88,7 @@ class References:
         Raises:
             DanglingError: It refers to what is not there.
         """
-        self._check(self._opened(text), self.next)
+        self._check(self._opened(text))
 
     def _opened(self, text: bytes | msgspec.Raw) -> Any:
         """A text's tree; None of one that is sealed and cannot be opened."""
@@ -103,27 +103,25 @@ class References:
         except Exception as error:
             raise DanglingError(f"{type(error).__name__}: {error}") from error
 
-    def _check_message(self, tree: Any, number: int) -> None:
+    def _check_message(self, tree: Any) -> None:
         if tree is None:
             return
         if type(tree) is not dict:
-            raise DanglingError(f"message {number} is no object")
+            raise DanglingError("a message is no object")
         if len(tree) == 1 and next(iter(tree)).startswith("$"):
-            self._check(tree, number)
+            self._check(tree)
             return
         like = tree.get("like")
         if like is not None:
             below = like.get("$ref") if type(like) is dict else None
             if type(below) is not int or not self._messages.hold(below, below):
-                raise DanglingError(f"message {number} is like {like!r}, which is no message before it")
+                raise DanglingError(f"a message is like {like!r}, which is no message before it")
         elif tree.get("class") not in CLASSES:
-            raise DanglingError(
-                f"message {number} is of class {tree.get('class')!r}, which this version does not know"
-            )
+            raise DanglingError(f"a message is of class {tree.get('class')!r}, which this version does not know")
         for field in tree.values():
-            self._check(field, number)
+            self._check(field)
 
-    def _check(self, tree: Any, below: int) -> None:
+    def _check(self, tree: Any) -> None:
         stack = [tree]
         while stack:
             each = stack.pop()
@@ -134,29 +132,29 @@ class References:
                 if not tag.startswith("$"):
                     stack += each.values()
                 elif tag == "$ref":
-                    self._check_run(self._all, payload, payload, below)
+                    self._check_run(self._all, payload, payload)
                 elif tag in ("$list", "$map"):
-                    self._check_runs(tag, payload, below)
+                    self._check_runs(tag, payload)
                 elif tag in UNTAG:
                     stack.append(payload)
                 elif tag != "$serde":
                     raise DanglingError(f"this version does not know the tag {tag!r}")
 
-    def _check_runs(self, tag: str, runs: Any, below: int) -> None:
+    def _check_runs(self, tag: str, runs: Any) -> None:
         if type(runs) is not list:
             raise DanglingError(f"a {tag} is made of {runs!r}")
         among = self._all if tag == "$list" else self._values
         for run in runs:
             if type(run) is int:
-                if run not in self._stems or run >= below:
+                if run not in self._stems:
                     raise DanglingError(f"a {tag} begins with number {run}, which is no list before it")
             elif type(run) is list and len(run) == 2:  # noqa: PLR2004
-                self._check_run(among, run[0], run[1], below)
+                self._check_run(among, run[0], run[1])
             else:
                 raise DanglingError(f"a {tag} is made of {run!r}")
 
-    def _check_run(self, among: _Runs, first: Any, last: Any, below: int) -> None:
-        if type(first) is not int or type(last) is not int or last >= below or not among.hold(first, last):
+    def _check_run(self, among: _Runs, first: Any, last: Any) -> None:
+        if type(first) is not int or type(last) is not int or not among.hold(first, last):
             what = f"number {first!r}, which is" if first == last else f"numbers {first!r} to {last!r}, which are"
             raise DanglingError(f"a reference to {what} not there before it")
 

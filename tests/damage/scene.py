@@ -226,6 +226,13 @@ def commit_torn_and_its_end_lost_to_zeros(log: Log, other: Log) -> tuple[bytes, 
     return log.data[: at + 40] + bytes(len(log.data) - at - 40), Torn(at, log.seq(-1))
 
 
+@damage
+def commit_torn_and_old_data_behind(log: Log, other: Log) -> tuple[bytes, Outcome]:
+    # A commit with this seq that was taken back once: it follows nothing here, so it is no sign of damage.
+    old, _ = committed([b'{"seq":%d,"type":"value","ts":"2026-11-29T12:00:00.000Z"}' % log.seq(-1)], b"elsewhere")
+    return log.data[: log.begin(-1) + 40] + bytes(500) + old, Torn(log.begin(-1), log.seq(-1))
+
+
 # --- in the middle
 
 

@@ -10,7 +10,9 @@ from kill.bare import records
 from kill.conversations import build, config, log_of, turn
 from kill.conversations import fill as converse
 from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from values.forge import forge
 from values.thread import Thread
 
 from damage.scene import HURT, WELL, Log, everything, fill, is_part_of
@@ -88,6 +90,56 @@ def test_records_on_both_sides_of_the_damage_are_kept(tmp_path: Path) -> None:
     assert report.missing == ((seq, log.seq(5) - 1),)
     assert [problem.seq for problem in report.lost] == [seq]
     assert "missing" in str(report)
+
+
+def test_no_commit_of_another_log_gets_in(tmp_path: Path) -> None:
+    """Not even one that refers to nothing, and whose seq could come next; behind a gap or at the end."""
+    with JsonlSaver(tmp_path, fsync="never") as saver:
+        for name, length in (("hurt", 6), ("other", 12)):
+            head = {"configurable": {"thread_id": name, "checkpoint_ns": ""}}
+            for number in range(length):
+                checkpoint = empty_checkpoint() | {"channel_values": {"of": name, "number": number}}
+                version = saver.get_next_version(None, None)
+                checkpoint["channel_versions"] = {"of": version, "number": version}
+                head = saver.put(head, checkpoint, {"source": "loop", "step": number, "parents": {}}, {})
+        path = saver.path("hurt")
+        log, other = Log(path.read_bytes()), Log(saver.path("other").read_bytes())
+        foreign = other.data[other.begin(8) :]
+        for number, data in enumerate(
+            (
+                log.data + foreign,
+                log.data + bytes(300) + foreign,
+                log.data[: log.begin(5)] + bytes(300) + foreign,
+                log.data[: log.begin(4)] + foreign + log.data[log.begin(4) :],
+            )
+        ):
+            path.write_bytes(data)
+            report = saver.salvage("hurt", f"saved {number}")
+            found = [t.checkpoint["channel_values"] for t in everything(saver, f"saved {number}")]
+            kept = 4 if number == 2 else 6
+            assert found == [{"of": "hurt", "number": n} for n in reversed(range(kept))]
+            assert "another log" in report.dropped[0].reason
+            assert saver.verify(f"saved {number}").ok
+
+
+def test_of_several_values_in_a_record_those_that_are_whole_are_kept(tmp_path: Path) -> None:
+    """A value that refers to a lost one goes; its neighbours, and who refers to them, stay."""
+    with Thread(tmp_path, fsync="never") as thread:
+        thread.step({"files": {f"{n}.py": f"{n}" * 300 for n in range(20)}})
+        thread.step({"files": {f"{n}.py": f"{n}" * 300 for n in range(20)}, "more": 1})
+
+        def lie(record: dict[str, Any]) -> dict[str, Any]:
+            if record["type"] != "value":
+                return record
+            values = record["values"]
+            return record | {"values": [*values[:-1], {"$ref": 999}, ["x.py", {"$ref": record["n"]}]]}
+
+        path = thread.saver.path("thread")
+        forge(path, lie)
+        thread.saver.salvage("thread", "saved")
+        ((kept),) = [r["values"] for r in records(thread.saver.path("saved")) if r["type"] == "value"][:1]
+        assert len(kept) == len(next(r for r in thread.records("value"))["values"]) - 2
+        assert thread.saver.verify("saved").ok
 
 
 def test_whole_lines_of_a_torn_frame_are_kept_and_named(tmp_path: Path) -> None:

@@ -188,7 +188,8 @@ def test_a_writer_repairs_a_torn_end_and_touches_nothing_else(case: Case, writer
         put(case.saver) if writer == "put" else case.saver.pack(HURT)
 
     if isinstance(case.outcome, Hidden):
-        case.check_hidden(lambda: put(case.saver), changes=True)
+        for change in (put, lambda saver: saver.prune([HURT])):
+            case.check_hidden(lambda: change(case.saver), changes=True)  # noqa: B023 - called at once
         return
     if isinstance(case.outcome, (Corrupt, Refused)):
         with pytest.raises(SessionError) as caught:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +12,7 @@ from values.thread import Thread
 
 from damage.scene import Log, committed, compressed
 from langgraph_jsonl_checkpoint import ChainKeyError, CorruptSessionError, Head, JsonlSaver, NoSessionError
+from langgraph_jsonl_checkpoint.log.local import LogFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -126,6 +128,28 @@ def test_a_cut_end_is_found_with_an_anchor_and_only_with_one(thread: Thread) -> 
         report = saver.verify("thread", head=head)
         assert [problem.seq for problem in report.problems] == [head.seq]
         assert "ends before record" in report.problems[0].reason
+
+
+def test_a_commit_that_is_being_written_is_no_problem(thread: Thread) -> None:
+    """With a torn end it waits for whoever holds the lock; without one it waits for nobody."""
+    path = thread.saver.path("thread")
+    log = log_of(thread)
+    whole, cut = log.data, log.begin(-1) + 20
+    writer = LogFile(str(path))
+    try:
+        assert writer.lock() == len(whole)
+        assert thread.saver.verify("thread").ok
+        writer.truncate(cut)
+        with ThreadPoolExecutor() as pool:
+            report = pool.submit(thread.saver.verify, "thread")
+            with pytest.raises(TimeoutError):
+                report.result(timeout=0.2)
+            writer.write(whole[cut:], cut)
+            writer.unlock()
+            assert report.result(timeout=30).ok
+    finally:
+        writer.unlock()
+        writer.close()
 
 
 def test_an_anchor_holds_while_the_log_goes_on_and_is_packed(thread: Thread) -> None:
