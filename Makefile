@@ -4,16 +4,22 @@ VENV := .venv
 BIN := $(VENV)/bin
 OLDEST := .venv-oldest
 
-.PHONY: demo test test-oldest lint bench upstream clean
+.PHONY: demo test test-slow test-oldest lint bench upstream clean
 
 demo: $(VENV)/installed  ## an agent is killed with -9 and goes on from its thread id
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/installed  ## the tests
-	$(BIN)/python -m pytest -q -n auto
+	$(BIN)/python -m pytest -q -n auto -m "not slow"
+
+test-slow: $(VENV)/installed  ## those that take over ten seconds each
+	$(BIN)/python -m pytest -q -n auto -m slow
+
+# Disks, kills, races and forgers know nothing of versions.
+VERSIONLESS := faults kill races damage hostile
 
 test-oldest: $(OLDEST)/installed  ## the tests with the oldest versions that pyproject.toml allows
-	$(OLDEST)/bin/python -m pytest -q -n auto -m "not slow"
+	$(OLDEST)/bin/python -m pytest -q -n auto -m "not slow" $(VERSIONLESS:%=--ignore=tests/%)
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check
