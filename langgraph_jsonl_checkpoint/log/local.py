@@ -26,6 +26,7 @@ _POLL = 0.001  # seconds between two tries for a contended lock
 _PATIENCE = 10.0  # seconds after which waiting for it is worth a word
 _CHUNK = 1 << 30  # Linux moves at most 2 GiB a call
 _entered: set[str] = set()  # workspaces' folders whose own entries this process has synced
+_lost: dict[tuple[int, int], int] = {}  # files that a sync failed for, and from where on they may not be on the disk
 _files: weakref.WeakSet[LogFile] = weakref.WeakSet()
 
 
@@ -172,21 +173,28 @@ class LogFile:
         """Bring the file's bytes and size to the disk.
 
         Raises:
-            OSError: It did not take all of them. What stands before the last write is written once more: a kernel
-                may give up the pages that it could not write, and the next sync would pass over them.
+            OSError: It did not take all of them. They are written once more, or before the next sync: a kernel may
+                give up the pages that it could not write, and that sync would pass over them.
         """
         if self._is_half_made:
             _sync_entries(self.path)
             self._is_half_made = False
+        if (lost := _lost.get(self._identity)) is not None:
+            self._write_again(lost)
         try:
             files.fdatasync(self._fd)
         except BaseException as error:
+            lost = _lost[self._identity] = self._synced if lost is None else min(lost, self._synced)
             try:
-                _write_all(self._fd, self.read(self._synced, self._end), self._synced)
+                self._write_again(lost)
             except OSError as second:
                 error.add_note(f"commits before it may not be on the disk either ({second})")
             raise
+        _lost.pop(self._identity, None)
         self._synced = self._end
+
+    def _write_again(self, offset: int) -> None:
+        _write_all(self._fd, self.read(offset, self._end), offset)
 
     def set_aside(self, offset: int, end: int, stamp: str) -> str:
         """Copy a torn end to a file beside the log and sync it; the file's name.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,7 @@ def no_blocking() -> Iterator[None]:
         buster.functions[f"files.{name}"] = BlockBusterFunction(
             files, name, scanned_modules=langgraph_jsonl_checkpoint
         )
+    gc.collect()  # what other tests left is not closed in here
     buster.activate()
     try:
         yield

@@ -122,7 +122,17 @@ def tear(saver: JsonlSaver, thread: str) -> None:
         files.close(fd)
 
 
-CHARGE = Visit(("task of 2", "call 1"), "call 1", "charge", {"amount": 7}, "side_effects", False, "", at(2))
+CHARGE = Visit(
+    key=("task of 2", "call 1"),
+    tool_call_id="call 1",
+    name="charge",
+    args={"amount": 7},
+    given={"amount": 7},
+    effect="side_effects",
+    check=False,
+    ns="",
+    checkpoint=at(2),
+)
 
 
 def start_tool(saver: JsonlSaver) -> None:
@@ -223,3 +233,4 @@ def kill(saver: JsonlSaver) -> None:
     with contextlib.suppress(OSError):
         inner.writer.drop()
     local._entered.clear()
+    local._lost.clear()
