@@ -110,6 +110,7 @@ def test_a_human_decides_about_an_uncertain_charge(run, arguments, told: str, ch
     assert re.search(r"the run +completed, 0 uncertain\n", after), said
 
 
+@pytest.mark.slow
 def test_the_crash_table_shows_what_happens(run) -> None:
     """With SqliteSaver the card is charged twice and the model hears of one charge; with JsonlSaver it is not."""
     lines = run("crash_table.py").splitlines()

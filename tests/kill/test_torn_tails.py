@@ -75,6 +75,7 @@ def put_log(root: Path, data: bytes) -> Path:
     return log
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tail", TAILS)
 def test_a_log_cut_at_any_byte_keeps_every_earlier_commit(tmp_path: Path, stages: list[Stage], tail: str) -> None:
     """Cut at any byte of its last three commits, a log has all before, and the cut end lies beside it."""

@@ -11,6 +11,7 @@ from datetime import timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import (
@@ -192,6 +193,7 @@ steps = st.lists(
 pools = st.lists(values | messages(leaves) | long_text, min_size=1, max_size=5)
 
 
+@pytest.mark.slow
 # On a disk, shrinking takes minutes; add Phase.shrink to see the shortest way to a failure.
 @settings(LIMITS, phases=[Phase.explicit, Phase.reuse, Phase.generate], report_multiple_bugs=False)
 @given(steps, pools, st.sampled_from([0, 3, 8, 23, 70]), st.booleans())
