@@ -214,7 +214,7 @@ class Disk:
 
     def _close(self, fd: int) -> None:
         self._real["close"](fd)
-        self.descriptors.pop(fd)
+        self.descriptors.pop(fd, None)  # one that was open before is let go of whenever it is collected
         self.locked.discard(fd)
 
     def _pwrite(self, fd: int, data: memoryview, offset: int) -> int:
