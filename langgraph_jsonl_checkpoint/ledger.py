@@ -7,7 +7,7 @@ tool, record the end. Under the lock the log is read up to its end, so no two pr
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.errors import (
@@ -35,6 +35,23 @@ if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.values.seal import Serde
 
 _ERROR = 2000  # characters of an error's text
+
+
+class Asked(NamedTuple):
+    """What the log says about the answers to one task's calls.
+
+    Attributes:
+        questions: What is to be asked.
+        spent: How many of the task's answers are used.
+        stale: The last answer that was given to a run as a whole, if it came before these calls were started or asked
+            about, so that it says nothing about them.
+        drew: Of the calls that wait for a human in their tools, the number of the first answer that each waited for.
+    """
+
+    questions: list[Question]
+    spent: int
+    stale: Any
+    drew: dict[Key, int]
 
 
 class Ledger:
@@ -119,22 +136,20 @@ class Ledger:
 
     # --- before a call
 
-    def questions(self, visits: Sequence[Visit]) -> tuple[list[Question], int, Any]:
-        """What is to be asked about the calls of one task.
-
-        Returns:
-            The questions; how many of the task's answers are used; and the last answer that was given to a run as a
-            whole, if it came before these calls were started or asked about, so that it says nothing about them.
-        """
+    def questions(self, visits: Sequence[Visit]) -> Asked:
+        """What is to be asked about the calls of one task."""
         with self.followed() as session:
             rules = self._rules(session)
             found = [q for visit in visits if (q := rules.question(visit)) is not None]
             spent = session.tools.spent(visits[0].key[0])
-            asked = [call.asked_at for call in session.tools.of_task(visits[0].key[0])]
+            calls = session.tools.of_task(visits[0].key[0])
+            asked = [call.asked_at for call in calls]
             answer = session.checkpoints.answer
             is_stale = answer is not None and answer[0] < max(asked, default=-1)
             thaw = Thawer(session.book, self._serde)
-            return found, spent, thaw.value(answer[1]) if answer is not None and is_stale else None
+            stale = thaw.value(answer[1]) if answer is not None and is_stale else None
+            drew = {call.key: min(call.drew) for call in calls if call.end == "paused" and call.drew}
+            return Asked(found, spent, stale, drew)
 
     def ask(self, questions: Sequence[Question], spent: int) -> None:
         """Record that a human is asked now, when `spent` answers of the task were used."""

@@ -6,18 +6,18 @@ import asyncio
 import threading
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
-from langgraph.types import interrupt
 
 from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.agents.flow import adrive, barrier, drive, finished, saver_of
 from langgraph_jsonl_checkpoint.agents.policy import ToolPolicy
 from langgraph_jsonl_checkpoint.agents.questions import decided, question
+from langgraph_jsonl_checkpoint.agents.turn import PAUSE, Turn, in_order, surfaces
 from langgraph_jsonl_checkpoint.rules import Visit
 
 if TYPE_CHECKING:
@@ -28,52 +28,11 @@ if TYPE_CHECKING:
     from langgraph.types import Command
 
     from langgraph_jsonl_checkpoint.agents.flow import Step
-    from langgraph_jsonl_checkpoint.folds.tool_calls import Key
     from langgraph_jsonl_checkpoint.ledger import Ledger
     from langgraph_jsonl_checkpoint.rules import Judgement, OnUncertain
     from langgraph_jsonl_checkpoint.saver import JsonlSaver
 
     Result = ToolMessage | Command[Any]
-
-
-_PAUSE = 0.001  # seconds
-_PATIENCE = 1.0  # seconds to wait for a call before this one, which may never come
-
-
-@dataclass
-class Turn:
-    """One execution of one task: its calls are asked about once, together, before any of them runs.
-
-    Two interrupts in one task are answered in the order in which its threads arrive, so there is only one.
-    """
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    waiting: asyncio.Lock = field(default_factory=asyncio.Lock)
-    used: int = 0  # answers
-    decisions: dict[str, tuple[str, str]] = field(default_factory=dict)
-    settled: set[Key] = field(default_factory=set)
-    raised: BaseException | None = None
-    took_given: bool = False
-    running: set[Key] = field(default_factory=set)
-    begun: set[Key] = field(default_factory=set)
-    ended: dict[Key, tuple[str, Any]] = field(default_factory=dict)  # how, and with which arguments
-
-    def wants_again(self, visit: Visit) -> bool:
-        """Whether whatever stands around the tool has seen a result of this execution, and wants another attempt."""
-        status, args = self.ended.get(visit.key, ("", None))
-        return status == "failed" or status != "" and args != visit.given
-
-    def has_answer(self, answers: upstream.Answers) -> bool:
-        """Whether there is an answer that was not used."""
-        return answers.stored > self.used or answers.is_given and not self.took_given
-
-    def take(self, answers: upstream.Answers, value: Any) -> Any:
-        """The next answer; without one the run is interrupted with `value`."""
-        stored = answers.stored
-        answer = interrupt(value)
-        self.took_given = self.took_given or stored <= self.used
-        self.used += 1
-        return answer
 
 
 @dataclass
@@ -145,6 +104,7 @@ class ToolGuard:
             result = handler(request)
         except BaseException as error:
             self._leave(entry, ended_by(error), error)
+            drive(surfaces(entry.turn, entry.visit.key, entry.answers))
             raise
         self._leave(entry, _ended_with(result), None, result)
         return result
@@ -167,6 +127,8 @@ class ToolGuard:
         except BaseException as error:
             if judged is not None or isinstance(error, asyncio.CancelledError) and entry.started:
                 await finished(partial(self._leave, entry, ended_by(error), error))
+            if isinstance(error, Exception):  # a cancelled run waits for nobody
+                await adrive(surfaces(entry.turn, entry.visit.key, entry.answers))
             raise
         await finished(partial(self._leave, entry, _ended_with(result), None, result))
         return result
@@ -178,7 +140,7 @@ class ToolGuard:
             raise turn.raised
         if entry.visit.key in turn.settled:
             return
-        questions, spent, stale = yield partial(ledger.questions, entry.visits)
+        questions, spent, stale, turn.drew = yield partial(ledger.questions, entry.visits)
         if questions and stale is not None and entry.answers.is_given and not turn.took_given:
             # LangGraph gives the last answer to the run as a whole again at each run, until its checkpoint is over.
             turn.took_given = yield partial(self._drops, entry, stale)
@@ -200,28 +162,14 @@ class ToolGuard:
         """Wait for the checkpoint that the call comes from, then have `started` in the log."""
         ledger, visit = entry.ledger, entry.visit
         while visit.key in entry.turn.running:
-            yield _PAUSE  # a retried node meets the call that it left behind
+            yield PAUSE  # a retried node meets the call that it left behind
         yield from barrier(entry.saver, ledger, visit, entry.configurable, self._timeout)
         try:
             judged: Judgement = yield partial(self._enter, entry)
-            yield from self._in_order(entry)
+            yield from in_order(entry.turn, entry.visits, visit.key)
         finally:
             entry.turn.begun.add(visit.key)
         return judged
-
-    @staticmethod
-    def _in_order(entry: Entry) -> Generator[Step, Any, None]:
-        """Let the tools of a task begin in the order of their calls, as they do without a guard.
-
-        LangGraph numbers their interrupts as they come; the log must not decide which one is first.
-        """
-        waited = 0.0
-        for earlier in entry.visits:
-            if earlier.key == entry.visit.key:
-                return
-            while earlier.key not in entry.turn.begun and waited < _PATIENCE:
-                yield _PAUSE
-                waited += _PAUSE
 
     def _enter(self, entry: Entry) -> Judgement:
         turn, visit = entry.turn, entry.visit
@@ -235,6 +183,8 @@ class ToolGuard:
     def _leave(self, entry: Entry, status: str, error: BaseException | None, result: Any = None) -> None:
         turn, visit = entry.turn, entry.visit
         waits_for = entry.answers.drawn(error) if error is not None else None
+        if waits_for is not None:
+            turn.paused[visit.key] = waits_for
         if isinstance(error, ParentCommand):
             result = error.args[0]
         try:

@@ -1,0 +1,99 @@
+"""One execution of one task: what its calls share, and the order in which they begin and ask.
+
+LangGraph numbers the answers of a task, and gives a number to each `interrupt()` as it comes, whichever tool it is
+in. The tools of a task run beside each other, so what is asked and who is answered must follow the numbers, and not
+which thread is faster: else an answer goes to a tool whose question was not shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from langgraph.types import interrupt
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping, Sequence
+
+    from langgraph_jsonl_checkpoint import upstream
+    from langgraph_jsonl_checkpoint.agents.flow import Step
+    from langgraph_jsonl_checkpoint.folds.tool_calls import Key
+    from langgraph_jsonl_checkpoint.rules import Visit
+
+PAUSE = 0.001  # seconds
+_PATIENCE = 1.0  # seconds to wait for another call, which may never come, or be busy with something else
+
+
+@dataclass
+class Turn:
+    """One execution of one task: its calls are asked about once, together, before any of them runs.
+
+    Two interrupts in one task are answered in the order in which its threads arrive, so there is only one.
+    """
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    waiting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    used: int = 0  # answers
+    decisions: dict[str, tuple[str, str]] = field(default_factory=dict)
+    settled: set[Key] = field(default_factory=set)
+    raised: BaseException | None = None
+    took_given: bool = False
+    running: set[Key] = field(default_factory=set)
+    begun: set[Key] = field(default_factory=set)
+    ended: dict[Key, tuple[str, Any]] = field(default_factory=dict)  # how, and with which arguments
+    paused: dict[Key, int] = field(default_factory=dict)  # the number of the answer that each waits for
+    surfaced: set[int] = field(default_factory=set)  # those of them whose interrupt has come out of its call
+    drew: Mapping[Key, int] = field(default_factory=dict)  # the first number that those had which paused before
+
+    def wants_again(self, visit: Visit) -> bool:
+        """Whether whatever stands around the tool has seen a result of this execution, and wants another attempt."""
+        status, args = self.ended.get(visit.key, ("", None))
+        return status == "failed" or status != "" and args != visit.given
+
+    def has_answer(self, answers: upstream.Answers) -> bool:
+        """Whether there is an answer that was not used."""
+        return answers.stored > self.used or answers.is_given and not self.took_given
+
+    def take(self, answers: upstream.Answers, value: Any) -> Any:
+        """The next answer; without one the run is interrupted with `value`."""
+        stored = answers.stored
+        answer = interrupt(value)
+        self.took_given = self.took_given or stored <= self.used
+        self.used += 1
+        return answer
+
+
+def in_order(turn: Turn, visits: Sequence[Visit], key: Key) -> Generator[Step, Any, None]:
+    """Let a call begin behind those before it.
+
+    Those that paused in an earlier execution come first, by the number that each had: each takes its answer again
+    before the next one begins. The others begin in the order of the task's calls, as they do without a guard.
+    """
+    waited = 0.0
+    for earlier in sorted((visit.key for visit in visits), key=lambda k: turn.drew.get(k, math.inf)):
+        if earlier == key:
+            return
+        while waited < _PATIENCE and (earlier not in turn.begun or earlier in turn.drew and earlier in turn.running):
+            yield PAUSE
+            waited += PAUSE
+
+
+def surfaces(turn: Turn, key: Key, answers: upstream.Answers) -> Generator[Step, Any, None]:
+    """Let a call that waits for a human say so behind those that wait for earlier answers.
+
+    The first interrupt that comes out of a task is the one that is shown, and the next answer has the lowest number
+    that is free.
+    """
+    number, waited = turn.paused.get(key), 0.0
+    if number is None:
+        return
+    before = set(range(answers.stored + answers.is_given, number))
+    while waited < _PATIENCE and (missing := before - turn.surfaced):
+        if not turn.running and missing.isdisjoint(turn.paused.values()):
+            break  # somebody drew that number and caught its interrupt
+        yield PAUSE
+        waited += PAUSE
+    turn.surfaced.add(number)
