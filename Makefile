@@ -15,8 +15,8 @@ test: $(VENV)/installed  ## the tests
 test-slow: $(VENV)/installed  ## those that take over ten seconds each
 	$(BIN)/python -m pytest -q -n auto -m slow
 
-# Disks, kills, races, forgers and packing know nothing of the versions of others.
-VERSIONLESS := faults kill races damage hostile pack properties
+# Failing disks, races, damage and forgers know nothing of the versions of others.
+VERSIONLESS := faults races damage hostile
 
 test-oldest: $(OLDEST)/installed  ## the tests with the oldest versions that pyproject.toml allows
 	$(OLDEST)/bin/python -m pytest -q -n auto -m "not slow" $(VERSIONLESS:%=--ignore=tests/%)

@@ -18,7 +18,7 @@ from langgraph_jsonl_checkpoint.errors import (
 )
 from langgraph_jsonl_checkpoint.folds.contents import Contents, Stored
 from langgraph_jsonl_checkpoint.identity import version_of
-from langgraph_jsonl_checkpoint.log import journal, local, packing, records
+from langgraph_jsonl_checkpoint.log import journal, logfile, packing, records
 from langgraph_jsonl_checkpoint.log.lines import Lines
 from langgraph_jsonl_checkpoint.values.book import Book
 from langgraph_jsonl_checkpoint.values.shadows import Shadows
@@ -75,7 +75,7 @@ class OpenedLog:
         self.recall: Recall | None = None
         self.texts: list[tuple[object, str]] = []
         self.parent: dict[str, Any] = {}
-        self._file: local.LogFile | None = None
+        self._file: logfile.LogFile | None = None
         self._position = journal.Position()
         self._packed_end = 0
         self.failure: Exception | None = None
@@ -211,7 +211,7 @@ class OpenedLog:
         for _ in range(ATTEMPTS):
             if self._file is None:
                 try:
-                    self._file = local.LogFile(self.identity.path)
+                    self._file = logfile.LogFile(self.identity.path)
                 except (FileNotFoundError, NotADirectoryError):
                     return None
             size = self._file.size()
@@ -243,7 +243,7 @@ class OpenedLog:
             self._apply(found)
         return found.problem
 
-    def _take_index(self, file: local.LogFile, data: bytes, size: int) -> journal.Position:
+    def _take_index(self, file: logfile.LogFile, data: bytes, size: int) -> journal.Position:
         """Begin with a packed log's index, if there is one to begin with; where to read on."""
         end = packing.begins(data)
         if len(data) < end <= size:
@@ -277,7 +277,7 @@ class OpenedLog:
         """How many bytes of frames stand behind the packed ones."""
         return self._position.offset - self._packed_end
 
-    def _move(self, file: local.LogFile, data: bytes) -> None:
+    def _move(self, file: logfile.LogFile, data: bytes) -> None:
         """Go on with the log where its lines are packed now; numbers and seqs are what they were."""
         self.shadows.adopt()
         found = packing.find(data)
@@ -288,7 +288,7 @@ class OpenedLog:
         self._contents.moved(self.lines)
         self.book.lines = self.lines
 
-    def _reread(self, file: local.LogFile) -> None:
+    def _reread(self, file: logfile.LogFile) -> None:
         """Drop all that is known of the log, but keep it open, locked or not."""
         self._file = None
         self.forget()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from langgraph_jsonl_checkpoint.errors import DeletedSessionError, SessionError, ValueEncodingError
-from langgraph_jsonl_checkpoint.log import frames, journal, local, packing, records
+from langgraph_jsonl_checkpoint.log import frames, journal, local, logfile, packing, records
 from langgraph_jsonl_checkpoint.opened import ATTEMPTS, OpenedLog
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Session(OpenedLog):
             return True
         raise DeletedSessionError(f"{self.identity.path} was replaced {ATTEMPTS} times during one call; try again")
 
-    def _locked(self) -> local.LogFile | None:
+    def _locked(self) -> logfile.LogFile | None:
         """The log, locked, and read up to its end; None if there is none."""
         for _ in range(ATTEMPTS):
             if self._file is None and self._open() is None:
@@ -100,7 +100,7 @@ class Session(OpenedLog):
             return file
         raise DeletedSessionError(f"{self.identity.path} was replaced {ATTEMPTS} times during one call; try again")
 
-    def _catch_up(self, file: local.LogFile, size: int) -> None:
+    def _catch_up(self, file: logfile.LogFile, size: int) -> None:
         """Read what others appended. A torn end is moved aside: whoever wrote it holds no lock, so is dead."""
         if size < self._position.offset:
             self._reread(file)
@@ -112,7 +112,7 @@ class Session(OpenedLog):
             self._repair(file, problem.offset, size)
 
     def _append(
-        self, file: local.LogFile, make: Callable[[Page], list[records.Record]], serde: Serde | None, *, sync: bool
+        self, file: logfile.LogFile, make: Callable[[Page], list[records.Record]], serde: Serde | None, *, sync: bool
     ) -> None:
         before = self._position
         commit = self._compose(before, make, serde)
@@ -201,7 +201,7 @@ class Session(OpenedLog):
             file.unlock()
         return True
 
-    def _packed(self, file: local.LogFile) -> bytes | None:
+    def _packed(self, file: logfile.LogFile) -> bytes | None:
         try:
             contents = msgspec.json.encode(self._contents.stored)
         except UnicodeEncodeError:
@@ -312,7 +312,7 @@ class Session(OpenedLog):
         self._apply(journal.Followed(after, lines, [(before.seq, before.offset)]))
         self._recovered = None
 
-    def _repair(self, file: local.LogFile, offset: int, size: int) -> None:
+    def _repair(self, file: logfile.LogFile, offset: int, size: int) -> None:
         """Move a torn end aside: copied and synced first, then cut off."""
         name = file.set_aside(offset, size, datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f"))
         file.truncate(offset)

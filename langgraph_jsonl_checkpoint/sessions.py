@@ -18,7 +18,7 @@ from langgraph.checkpoint.base.id import uuid6
 
 from langgraph_jsonl_checkpoint.errors import ClosedSaverError, SessionError
 from langgraph_jsonl_checkpoint.identity import MAX_HEADER, Identity
-from langgraph_jsonl_checkpoint.log import files, frames, local, names, records
+from langgraph_jsonl_checkpoint.log import files, frames, local, logfile, names, records
 from langgraph_jsonl_checkpoint.log.writers import Writer
 from langgraph_jsonl_checkpoint.session import Session
 from langgraph_jsonl_checkpoint.skipping import SkipIndex
@@ -312,7 +312,7 @@ def _after_fork() -> None:
     _mine.clear()
     for sessions in _all:
         sessions.after_fork()
-    local.after_fork()  # what is still open: half-read lists, and what the threads of the parent were in
+    logfile.after_fork()  # what is still open: half-read lists, and what the threads of the parent were in
 
 
 atexit.register(_at_exit)

@@ -10,7 +10,7 @@ import msgspec
 from langgraph_jsonl_checkpoint.errors import CorruptSessionError, NoSessionError, UnsupportedVersionError
 from langgraph_jsonl_checkpoint.folds.contents import Contents, Stored
 from langgraph_jsonl_checkpoint.identity import version_of
-from langgraph_jsonl_checkpoint.log import journal, local, packing, records
+from langgraph_jsonl_checkpoint.log import journal, logfile, packing, records
 from langgraph_jsonl_checkpoint.log.lines import Lines
 from langgraph_jsonl_checkpoint.log.survey import survey
 from langgraph_jsonl_checkpoint.opened import ATTEMPTS, no_collections
@@ -157,7 +157,7 @@ def surveyed(path: str, key: bytes) -> tuple[bytes, Survey]:
 def _read(path: str, *, locked: bool) -> bytes:
     for _ in range(ATTEMPTS):
         try:
-            file = local.LogFile(path)
+            file = logfile.LogFile(path)
         except (FileNotFoundError, NotADirectoryError):
             raise NoSessionError(f"there is no log at {path}") from None
         try:

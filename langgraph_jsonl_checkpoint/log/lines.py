@@ -12,7 +12,7 @@ from langgraph_jsonl_checkpoint.log import frames, journal
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from langgraph_jsonl_checkpoint.log.local import LogFile
+    from langgraph_jsonl_checkpoint.log.logfile import LogFile
 
 
 _BEGIN = journal.Position()

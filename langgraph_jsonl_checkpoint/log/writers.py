@@ -11,7 +11,7 @@ import os
 import secrets
 import threading
 
-from langgraph_jsonl_checkpoint.log import files, local, names
+from langgraph_jsonl_checkpoint.log import entries, files, names
 
 _FOLDER = ".writers"
 
@@ -84,7 +84,7 @@ class Writer:
     def drop(self) -> None:
         """Close the descriptor alone: in a forked child, whose copy would keep the lock when the parent is dead."""
         if self._fd is not None:
-            local.close_own(self._fd, self._file)
+            entries.close_own(self._fd, self._file)
         self._fd = None
 
     def is_alive(self, writer: str) -> bool:
@@ -115,8 +115,8 @@ class Writer:
 
 def _hold(path: str) -> int:
     while True:
-        for each in local.make_directories(os.path.dirname(path)):
-            local.sync_directory(each)  # the log that comes next finds its root made, and so does not
+        for each in entries.make_directories(os.path.dirname(path)):
+            entries.sync_directory(each)  # the log that comes next finds its root made, and so does not
         try:
             fd = files.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except FileNotFoundError:

@@ -11,7 +11,7 @@ import pytest
 
 from cases.graphs import at, config, put
 from langgraph_jsonl_checkpoint import ClosedSaverError, JsonlSaver
-from langgraph_jsonl_checkpoint.log import local
+from langgraph_jsonl_checkpoint.log import local, logfile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,12 +52,12 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The threads whose logs are opened from now on."""
     opened: list[str] = []
 
-    class Watched(local.LogFile):
+    class Watched(logfile.LogFile):
         def __init__(self, path: str, fd: int | None = None) -> None:
             opened.append(os.path.basename(os.path.dirname(path)))
             super().__init__(path, fd)
 
-    monkeypatch.setattr(local, "LogFile", Watched)
+    monkeypatch.setattr(logfile, "LogFile", Watched)
     return opened
 
 

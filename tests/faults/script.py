@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.types import Interrupt
 
 from langgraph_jsonl_checkpoint import JsonlSaver, sessions
-from langgraph_jsonl_checkpoint.log import files, local
+from langgraph_jsonl_checkpoint.log import entries, files, logfile
 from langgraph_jsonl_checkpoint.rules import Visit
 
 if TYPE_CHECKING:
@@ -232,5 +232,5 @@ def kill(saver: JsonlSaver) -> None:
     inner._open.clear()
     with contextlib.suppress(OSError):
         inner.writer.drop()
-    local._entered.clear()
-    local._lost.clear()
+    entries._entered.clear()
+    logfile._lost.clear()

@@ -18,7 +18,7 @@ from cases.test_processes import _finish, _start
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langgraph_jsonl_checkpoint import JsonlSaver, SessionError
-from langgraph_jsonl_checkpoint.log import files, local
+from langgraph_jsonl_checkpoint.log import files, logfile
 from langgraph_jsonl_checkpoint.reader import Reader
 
 from .layout import is_packed
@@ -242,13 +242,13 @@ async def test_a_put_reads_nothing_in_the_event_loop(root: Path, monkeypatch: py
     """What was handed out is compared with lines that a packing moved to the disk: not by the loop's thread."""
     small(root)
     reads: list[int] = []
-    read = local.LogFile.read
+    read = logfile.LogFile.read
 
     def seen_read(self: Any, *args: int) -> bytes:
         reads.append(threading.get_ident())
         return read(self, *args)
 
-    monkeypatch.setattr(local.LogFile, "read", seen_read)
+    monkeypatch.setattr(logfile.LogFile, "read", seen_read)
     async with JsonlSaver(root, restore_memory="never") as saver:
         found = await saver.aget_tuple(config())
         await saver.apack("t")

@@ -12,7 +12,7 @@ from cases.logs import records, text
 from cases.test_full_disk import files_of_at_most
 
 from langgraph_jsonl_checkpoint import JsonlSaver
-from langgraph_jsonl_checkpoint.log import files, frames, local
+from langgraph_jsonl_checkpoint.log import entries, files, frames
 
 from .layout import is_packed
 from .scene import go_on, seen, seen_anew, small
@@ -87,7 +87,7 @@ def test_a_packed_log_whose_folder_was_not_synced_is_read(root: Path, monkeypatc
     with JsonlSaver(root, restore_memory="never") as saver:
         told, lines = seen(saver, "t"), text(log)
         with monkeypatch.context() as patch:
-            patch.setattr(local, "sync_directory", _fails(errno.EIO))
+            patch.setattr(entries, "sync_directory", _fails(errno.EIO))
             with pytest.raises(OSError, match="Input/output"):
                 saver.pack("t")
         assert text(log) == lines

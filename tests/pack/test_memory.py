@@ -9,7 +9,7 @@ from cases.graphs import at, config, prose, put
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langgraph_jsonl_checkpoint import JsonlSaver
-from langgraph_jsonl_checkpoint.log import local, packing
+from langgraph_jsonl_checkpoint.log import logfile, packing
 
 from .layout import index, parts
 
@@ -51,14 +51,14 @@ class Reads:
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
     """Each read from now on."""
-    found, read = Reads(), local.LogFile.read
+    found, read = Reads(), logfile.LogFile.read
 
-    def seen(self: local.LogFile, offset: int, end: int) -> bytes:
+    def seen(self: logfile.LogFile, offset: int, end: int) -> bytes:
         data = read(self, offset, end)
         found.spans.append((offset, offset + len(data)))
         return data
 
-    monkeypatch.setattr(local.LogFile, "read", seen)
+    monkeypatch.setattr(logfile.LogFile, "read", seen)
     return found
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from cases.graphs import config
 
 from langgraph_jsonl_checkpoint import JsonlSaver
-from langgraph_jsonl_checkpoint.log import local
+from langgraph_jsonl_checkpoint.log import logfile
 from races.jobs import name_of, store, store_writes, values_of
 
 if TYPE_CHECKING:
@@ -100,20 +100,20 @@ def die_in_an_append(report: Report, *, root: str, name: str, child_reads: bool)
     if child_reads:
         assert next(rows).checkpoint["id"] == name_of(name, 1)
     holds = threading.Event()
-    write = local.LogFile.write
+    write = logfile.LogFile.write
 
     def hang(*_: Any) -> None:
         holds.set()
         time.sleep(60)
 
-    local.LogFile.write = hang
+    logfile.LogFile.write = hang
     threading.Thread(target=store, args=(saver, "t", name, 2), daemon=True).start()
     assert holds.wait(10)
     parent = os.getpid()
     if os.fork():
         report("forked")
         time.sleep(60)
-    local.LogFile.write = write
+    logfile.LogFile.write = write
     while os.getppid() == parent:
         time.sleep(0.001)
     signal.alarm(20)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from cases.graphs import ChatState, config, prose, put, sequence
 
 from langgraph_jsonl_checkpoint import JsonlSaver, SessionError
-from langgraph_jsonl_checkpoint.log import local
+from langgraph_jsonl_checkpoint.log import local, logfile
 from langgraph_jsonl_checkpoint.sessions import header_of
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def stop_in(report: Report, *, root: str, name: str, where: str, do: str, call: 
         call: "write", or a method of the saver that takes the thread.
         count: How many checkpoints to put afterwards.
     """
-    owner: Any = local.LogFile if hasattr(local.LogFile, do) else local
+    owner: Any = logfile.LogFile if hasattr(logfile.LogFile, do) else local
     step = getattr(owner, do)
     with JsonlSaver(root, fsync="always") as saver:
         saver.get_tuple(config())

@@ -12,7 +12,7 @@ import pytest
 from cases.graphs import config, ids
 
 from langgraph_jsonl_checkpoint import JsonlSaver
-from langgraph_jsonl_checkpoint.log import local
+from langgraph_jsonl_checkpoint.log import logfile
 from races.checks import check, whole
 from races.jobs import name_of, store, store_writes
 
@@ -166,11 +166,11 @@ def test_a_long_wait_is_told_of(
     root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Once, with the path of the log that is locked; the call then does what it is for."""
-    monkeypatch.setattr(local, "_PATIENCE", 0.05)
+    monkeypatch.setattr(logfile, "_PATIENCE", 0.05)
     with JsonlSaver(root) as saver:
         store(saver, "t", "w", 0)
         path = saver.path("t")
-        file = local.LogFile(str(path))
+        file = logfile.LogFile(str(path))
         file.lock()
         with caplog.at_level(logging.WARNING):
             waiting = threading.Thread(target=store, args=(saver, "t", "w", 1))

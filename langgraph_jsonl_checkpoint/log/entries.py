@@ -1,0 +1,113 @@
+"""Files and directories that are made, and how they and their names come to the disk."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+
+from langgraph_jsonl_checkpoint.log import files
+
+_CHUNK = 1 << 30  # Linux moves at most 2 GiB a call
+_entered: set[str] = set()  # workspaces' folders whose own entries this process has synced
+
+
+def sync_entries(path: str, *more: str) -> None:
+    """Bring a log's entry in its directory to the disk, those of the directories above it, and more.
+
+    Not only what is new: whoever made a directory that was there may have been killed before it synced.
+    """
+    directory = os.path.dirname(path)
+    folder = os.path.dirname(directory)
+    root = os.path.dirname(folder)
+    above = (folder,) if folder in _entered else (folder, root)
+    for each in dict.fromkeys((directory, *above, *more)):
+        sync_directory(each)
+    if folder not in _entered:
+        with contextlib.suppress(PermissionError):  # what is above the root may be somebody else's
+            sync_directory(os.path.dirname(root))
+    _entered.add(folder)
+
+
+def sync_directory(path: str) -> None:
+    """Bring a directory's entries to the disk: a created or renamed file is only then there after a power cut."""
+    fd = files.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        files.fsync(fd)
+    finally:
+        files.close(fd)
+
+
+def make_directories(path: str) -> list[str]:
+    """Make a directory and its parents, 0700; the directories whose entries are new."""
+    parent = os.path.dirname(path) or os.curdir
+    try:
+        files.mkdir(path, 0o700)  # nearly always all that is missing
+    except FileExistsError:
+        return []
+    except FileNotFoundError:
+        above = make_directories(parent) or [os.path.dirname(parent) or os.curdir]  # somebody was faster just now
+        with contextlib.suppress(FileExistsError):
+            files.mkdir(path, 0o700)
+        return [parent, *above]
+    return [parent]
+
+
+def write_new(path: str, data: bytes, *, sync: bool) -> int:
+    """Create a file, 0600, that holds `data`; its descriptor."""
+    fd = files.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        write_all(fd, data, 0)
+        if sync:
+            files.fdatasync(fd)
+    except BaseException:
+        files.close(fd)
+        files.unlink(path)
+        raise
+    return fd
+
+
+def write_all(fd: int, data: bytes, offset: int) -> None:
+    """Write all of `data` at `offset`."""
+    view = memoryview(data)
+    while view:
+        done = files.pwrite(fd, view[:_CHUNK], offset)
+        if not done:
+            raise OSError(errno.EIO, "a write wrote nothing")
+        view, offset = view[done:], offset + done
+
+
+def check_directory(path: str) -> None:
+    """Refuse a thread's directory that somebody else put there as a link: what is written would be elsewhere.
+
+    Raises:
+        OSError: It is one.
+    """
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        if stat.S_ISLNK(files.stat(path, follow_symlinks=False).st_mode):
+            raise OSError(errno.ELOOP, "a symbolic link stands in the place of a thread's directory", path)
+
+
+def check_file(status: os.stat_result, path: str) -> None:
+    """Refuse a pipe or a directory in the place of a log.
+
+    Raises:
+        OSError: It is no file.
+    """
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "no file, but something else, stands in the place of a log", path)
+
+
+def close_own(fd: int, identity: tuple[int, int]) -> None:
+    """Close a descriptor, unless its number has come to stand for another file than the one with this identity."""
+    try:
+        status = files.fstat(fd)
+    except OSError as error:
+        if error.errno == errno.EBADF:
+            return
+    else:
+        if (status.st_dev, status.st_ino) != identity:
+            return
+    with contextlib.suppress(OSError):  # it is closed all the same
+        files.close(fd)
