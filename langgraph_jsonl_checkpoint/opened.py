@@ -245,46 +245,50 @@ class OpenedLog:
 
     def _take_index(self, file: logfile.LogFile, data: bytes, size: int) -> journal.Position:
         """Begin with a packed log's index, if there is one to begin with; where to read on."""
+        index = self._index(file, data, size)
+        if index is None:
+            self._start(Lines(self.identity.path))
+            return journal.Position()
+        found, stored = index
+        self._start(self._lines_of(file, found), stored)
+        self._packed_end = found.position.offset
+        try:
+            self._take_header(found.header, 0)
+        except ValueError as error:
+            raise self._corrupt(0, str(error), 0) from None
+        return found.position
+
+    def _index(self, file: logfile.LogFile, data: bytes, size: int) -> tuple[packing.Found, Stored] | None:
+        """A log's index and what the folds come to behind it; None if the lines are to be read instead."""
         end = packing.begins(data)
         if len(data) < end <= size:
             data = file.read(0, end)
-        packed = packing.find(data) if end else None
-        if packed is not None and packed.position.offset > size:
-            cut = next(frame for frame in packed.frames if frame.end > size)
+        found = packing.find(data) if end else None
+        if found is None:
+            return None
+        if found.position.offset > size:
+            cut = next(frame for frame in found.frames if frame.end > size)
             reason = f"the file ends at byte {size}, and its index says that this frame goes on to byte {cut.end}"
             raise self._corrupt(min(cut.offset, size), reason, cut.seq)
-        if packed is None:
-            self._start(Lines(self.identity.path))
-            return journal.Position()
         try:
-            stored = msgspec.json.decode(packed.contents, type=Stored)
+            stored = msgspec.json.decode(found.contents, type=Stored)
         except msgspec.DecodeError:
-            stored = None
-        if stored is None or not stored.fits(packed.position.seq):
-            self._start(Lines(self.identity.path))
-            return journal.Position()
-        self._packed_end = packed.position.offset
-        lines = Lines(self.identity.path, file, packed.header, packed.frames, packed.position, self._key)
-        self._start(lines, stored)
-        try:
-            self._take_header(packed.header, 0)
-        except ValueError as error:
-            raise self._corrupt(0, str(error), 0) from None
-        return packed.position
+            return None
+        return (found, stored) if stored.fits(found.position.seq) else None
+
+    def _lines_of(self, file: logfile.LogFile, found: packing.Found) -> Lines:
+        return Lines(self.identity.path, file, found.header, found.frames, found.position, self._key)
 
     @property
     def _unpacked(self) -> int:
         """How many bytes of frames stand behind the packed ones."""
         return self._position.offset - self._packed_end
 
-    def _move(self, file: logfile.LogFile, data: bytes) -> None:
+    def _move(self, file: logfile.LogFile, found: packing.Found) -> None:
         """Go on with the log where its lines are packed now; numbers and seqs are what they were."""
         self.shadows.adopt()
-        found = packing.find(data)
-        assert found is not None  # noqa: S101 - it was made by us, this moment
-        assert found.position[1:] == self._position[1:]  # noqa: S101 - as above: the same lines
         self._file, self._position, self._packed_end = file, found.position, found.position.offset
-        self.lines = Lines(self.identity.path, file, found.header, found.frames, found.position, self._key)
+        self.lines = self._lines_of(file, found)
         self._contents.moved(self.lines)
         self.book.lines = self.lines
 

@@ -192,25 +192,28 @@ class Session(OpenedLog):
             packed = self._packed(file) if self._unpacked else None
             if packed is None:
                 return False
-            moved = local.replace(self.identity.path, packed, changed=file.changed())
+            data, found = packed
+            moved = local.replace(self.identity.path, data, changed=file.changed())
             try:
-                self._move(moved, packed)
+                self._move(moved, found)
             finally:
                 moved.unlock()
         finally:
             file.unlock()
         return True
 
-    def _packed(self, file: logfile.LogFile) -> bytes | None:
+    def _packed(self, file: logfile.LogFile) -> tuple[bytes, packing.Found] | None:
+        """The log, packed, and its begin as it is read; None if no reader would take its index."""
         try:
             contents = msgspec.json.encode(self._contents.stored)
         except UnicodeEncodeError:
             return None  # an index has no place for names with lone surrogates
         try:
-            packed = packing.pack(file.read(0, self._position.offset), contents)
+            data = packing.pack(file.read(0, self._position.offset), contents)
         except frames.BadFrameError as error:
             raise self._corrupt(0, f"a frame cannot be packed: {error}") from None
-        return None if packing.find(packed) is None else packed  # of names so long that no reader takes its index
+        found = packing.find(data)
+        return None if found is None else (data, found)  # None of names that are longer than any index
 
     def leave(self) -> None:
         """Close the log; if this saver appended so much that it is worth the time, packed."""

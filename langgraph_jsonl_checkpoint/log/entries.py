@@ -9,7 +9,9 @@ import stat
 
 from langgraph_jsonl_checkpoint.log import files
 
-_CHUNK = 1 << 30  # Linux moves at most 2 GiB a call
+CHUNK = 1 << 30
+"""How many bytes are moved by one call; Linux moves at most 2 GiB."""
+
 _entered: set[str] = set()  # workspaces' folders whose own entries this process has synced
 
 
@@ -72,7 +74,7 @@ def write_all(fd: int, data: bytes, offset: int) -> None:
     """Write all of `data` at `offset`."""
     view = memoryview(data)
     while view:
-        done = files.pwrite(fd, view[:_CHUNK], offset)
+        done = files.pwrite(fd, view[:CHUNK], offset)
         if not done:
             raise OSError(errno.EIO, "a write wrote nothing")
         view, offset = view[done:], offset + done

@@ -14,7 +14,6 @@ logger = logging.getLogger(__name__)
 
 _POLL = 0.001  # seconds between two tries for a contended lock
 _PATIENCE = 10.0  # seconds after which waiting for it is worth a word
-_CHUNK = 1 << 30  # Linux moves at most 2 GiB a call
 _lost: dict[tuple[int, int], int] = {}  # files that a sync failed for, and from where on they may not be on the disk
 _files: weakref.WeakSet[LogFile] = weakref.WeakSet()
 
@@ -135,7 +134,7 @@ class LogFile:
         """The bytes from `offset` to `end`, or to the file's end if that comes first."""
         parts: list[bytes] = []
         while offset < end:
-            part = files.pread(self._fd, min(end - offset, _CHUNK), offset)
+            part = files.pread(self._fd, min(end - offset, entries.CHUNK), offset)
             if not part:
                 break
             parts.append(part)
