@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +30,7 @@ from damage.scene import (
 )
 from langgraph_jsonl_checkpoint import CorruptSessionError, JsonlSaver, SessionError, UnsupportedVersionError
 from langgraph_jsonl_checkpoint.cli import main
+from langgraph_jsonl_checkpoint.log import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -157,6 +160,29 @@ READERS: dict[str, Callable[[JsonlSaver], Any]] = {
 def test_a_reader_gives_what_was_written_or_says_where_it_is_damaged(case: Case, reader: str) -> None:
     """Nothing is changed by reading; a torn end is left to the next writer."""
     case.hurt()
+    check_reader(case, reader)
+
+
+@each_damage
+def test_a_log_that_can_only_be_read_is_read_the_same(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a read-only medium: the same states, the same errors; an append is refused, and nothing is repaired."""
+    case.hurt()
+    opened = files.open
+
+    def only_read(path: Any, flags: int, *mode: int) -> int:
+        if flags & os.O_RDWR and os.fspath(path) == str(case.path):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+        return opened(path, flags, *mode)
+
+    monkeypatch.setattr(files, "open", only_read)
+    check_reader(case, "list")
+    with pytest.raises((OSError, SessionError)):
+        put(case.saver)
+    assert case.path.read_bytes() == case.data
+
+
+def check_reader(case: Case, reader: str) -> None:
+    """A reader gives what was written, or says where the log is damaged; it changes nothing."""
     read = READERS[reader]
     if isinstance(case.outcome, Hidden):
         case.check_hidden(lambda: read(case.saver))

@@ -165,3 +165,25 @@ def test_a_thread_that_grows_and_is_packed_is_not_packed_anew_as_a_whole(
     assert parts(log).frames[:kept] == frames[:kept]
     index_text = max(made)
     assert sum(made) - index_text < 3 * TEXT or len(made) <= 3
+
+
+def test_a_resume_costs_what_the_state_needs_and_not_what_the_log_holds(
+    root: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """openai/codex#28866: of a long log whose values were replaced again and again, little is read and held."""
+    monkeypatch.setattr(packing, "_TEXT", TEXT)
+    with JsonlSaver(root, fsync="never", restore_memory="never") as saver:
+        for place in range(2 * STEPS):
+            put(
+                saver, at(place), {"scratch": prose(place, 1500)}, parent=at(place - 1) if place else None, step=place
+            )
+        saver.pack("t")
+        log = saver.path("t")
+    reads.spans.clear()
+    with JsonlSaver(root, restore_memory="never") as saver:
+        found = saver.get_tuple(config())
+        assert found.checkpoint["channel_values"] == {"scratch": prose(2 * STEPS - 1, 1500)}
+        assert held(saver) <= 2 * TEXT
+        begin = log.stat().st_size - len(parts(log).frames)  # with the index, which knows each checkpoint's place
+        assert reads.bytes <= (1 << 16) + begin + TEXT
+        assert text_size(log) > 30 * held(saver)
