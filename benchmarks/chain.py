@@ -6,14 +6,12 @@ share is what BLAKE2 takes for the very commits that were written, against the t
 
 from __future__ import annotations
 
-import gc
-import random
 import tempfile
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from workload import config, play, recorded, seconds
+from workload import config, seconds, taken_by
 
 from langgraph_jsonl_checkpoint import JsonlSaver
 from langgraph_jsonl_checkpoint.log import journal
@@ -29,19 +27,10 @@ THREAD = config()["configurable"]["thread_id"]
 
 def measured(supersteps: int) -> list[dict[str, Any]]:
     """A row for each kind of chain."""
-    calls = recorded(supersteps)
-    taken: dict[str, list[float]] = {name: [] for name in KEYS}
-    order, shuffle = list(KEYS), random.Random(supersteps).shuffle
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         savers = {name: JsonlSaver(Path(folder, name), fsync="never", chain_key=key) for name, key in KEYS.items()}
-        gc.collect()
-        gc.freeze()
-        for superstep in calls:
-            shuffle(order)
-            for name in order:
-                taken[name].append(seconds(lambda: play(savers[name], [superstep])))  # noqa: B023 - called at once
-        gc.unfreeze()
+        taken = taken_by(savers, supersteps)
         for name, key in KEYS.items():
             path = savers[name].path(THREAD)
             commits = survey(path.read_bytes(), key or b"").commits

@@ -8,14 +8,12 @@ minute to the next, so only ratios within a run mean anything. SqliteSaver syncs
 
 from __future__ import annotations
 
-import gc
-import random
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import figures
 import savers
-from workload import play, recorded, seconds
+from workload import taken_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,21 +24,9 @@ SAVERS = {**savers.POLICIES, **{name: make for name, make in savers.SYNC.items()
 
 
 def played(supersteps: int) -> dict[str, list[float]]:
-    """Seconds of each saver for each superstep of one thread."""
-    calls = recorded(supersteps)
-    taken: dict[str, list[float]] = {name: [] for name in SAVERS}
-    order = list(SAVERS)
-    shuffle = random.Random(supersteps).shuffle
+    """Seconds of each saver for each superstep."""
     with savers.opened(SAVERS) as stores:
-        # The recording is many objects; a collection in the middle would be charged to whoever runs then.
-        gc.collect()
-        gc.freeze()
-        for superstep in calls:
-            shuffle(order)
-            for name in order:
-                taken[name].append(seconds(lambda: play(stores[name], [superstep])))  # noqa: B023 - called at once
-        gc.unfreeze()
-    return taken
+        return taken_by(stores, supersteps)
 
 
 def tables(*, quick: bool) -> Iterator[tuple[str, list[dict[str, Any]]]]:

@@ -295,13 +295,18 @@ def test_files_of_another_owner_do_not_stop_the_others(for_all: Path) -> None:
     os.chown(paths["roots folder"].parent, 0, 0)
     os.chown(paths["read only"], 0, 0)
     paths["read only"].chmod(0o644)
+    as_nobody(lambda: _uses(root))
+
+
+def as_nobody(use: Callable[[], None]) -> None:
+    """Do something as an ordinary user, in a child."""
     pid = os.fork()
     if not pid:
         code = 1
         try:
             os.setgid(NOBODY)
             os.setuid(NOBODY)
-            _as_nobody(root)
+            use()
             code = 0
         except BaseException:
             sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
@@ -310,7 +315,7 @@ def test_files_of_another_owner_do_not_stop_the_others(for_all: Path) -> None:
     assert os.waitpid(pid, 0)[1] == 0
 
 
-def _as_nobody(root: Path) -> None:
+def _uses(root: Path) -> None:
     saver = JsonlSaver(root)
     for thread in ("roots log", "roots folder"):
         for use in (lambda t: saver.get_tuple(config(t)), lambda t: put(saver, t)):
@@ -336,23 +341,15 @@ def test_a_root_that_cannot_be_written_is_read(for_all: Path) -> None:
         put(saver)
     for path in [root, *root.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
-    pid = os.fork()
-    if not pid:
-        code = 1
-        try:
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
-            with JsonlSaver(root) as saver:
-                assert saver.get_tuple(config()) is not None
-                assert len(list(saver.list(None))) == 1
-                for thread in ("t", "new"):
-                    with pytest.raises(PermissionError):
-                        put(saver, thread, 1)
-                    with pytest.raises(PermissionError):
-                        saver.copy_thread("t", "copy")
-            code = 0
-        except BaseException:
-            sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
-        finally:
-            os._exit(code)
-    assert os.waitpid(pid, 0)[1] == 0
+
+    def use() -> None:
+        with JsonlSaver(root) as saver:
+            assert saver.get_tuple(config()) is not None
+            assert len(list(saver.list(None))) == 1
+            for thread in ("t", "new"):
+                with pytest.raises(PermissionError):
+                    put(saver, thread, 1)
+                with pytest.raises(PermissionError):
+                    saver.copy_thread("t", "copy")
+
+    as_nobody(use)
