@@ -160,6 +160,8 @@ class Freezer:
             or "content" in changed
         ):
             return None
+        if not changed:
+            return old  # another thread froze it since it was looked for: a task's writes and the next step's put
         tree: dict[str, Any] = {"like": old}
         copies = dict(known)
         for name in changed:

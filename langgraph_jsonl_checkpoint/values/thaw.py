@@ -140,7 +140,7 @@ class Thawer:
             return fields
         if len(fields) == 1:
             fields = _decode(self._serde.open(msgspec.json.encode(fields)))
-        if len(fields) == 1:
+        if len(fields) == 1 and "like" not in fields:
             return fields
         like = fields.pop("like", None)
         fields = {k: self._build(t, number) for k, t in fields.items()}

@@ -89,6 +89,27 @@ def test_reads_go_on_while_other_threads_write(root: Path, impatient: None) -> N
         _check(saver, "t", {(worker, place) for worker in range(2) for place in range(700)})
 
 
+def test_a_message_that_two_threads_store_at_once_is_read_again(root: Path, impatient: None) -> None:
+    """LangGraph stores a task's writes and the next step's checkpoint, which hold one message, in two threads."""
+    messages = [AIMessage(f"message {n}", id=f"{n}") for n in range(1000)]
+    both_ready = threading.Barrier(2)
+
+    def store(saver: JsonlSaver, task: str) -> None:
+        for message in messages:
+            both_ready.wait()
+            saver.put_writes(config(checkpoint_id=at(0)), [(f"x {message.id}", message)], f"{task} {message.id}")
+
+    with JsonlSaver(root, fsync="never") as saver, ThreadPoolExecutor(2) as pool:
+        put(saver, at(0), {})
+        [stored.result() for stored in [pool.submit(store, saver, task) for task in "ab"]]
+    with JsonlSaver(root) as saver:
+        found = saver.get_tuple(config())
+        assert found is not None
+        written = {(task, channel): message for task, channel, message in found.pending_writes or []}
+        assert written == {(f"{t} {m.id}", f"x {m.id}"): m for m in messages for t in "ab"}
+        assert not [r for r in records(saver.path("t")) if r["type"] == "message" and r["message"].keys() == {"like"}]
+
+
 @pytest.mark.parametrize("shared", [True, False])
 async def test_two_hundred_coroutines_lose_no_write(root: Path, shared: bool) -> None:
     """langgraph#4168: two hundred pending aput and aput_writes, on one thread id and on twenty."""

@@ -29,6 +29,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, Interrupt, Overwrite, Send, TimeoutPolicy
 
+from .forge import forge
 from .same import difference
 from .sample_types import Point, Priority, Typed
 from .samples import LONG
@@ -175,6 +176,20 @@ def test_the_table_has_every_message_class() -> None:
     exported = {getattr(langchain_core.messages, name) for name in langchain_core.messages.__all__}
     classes = {c for c in exported if isinstance(c, type) and issubclass(c, BaseMessage)}
     assert classes == {type(m) for m in MESSAGES.values()} - {Priority, Typed}
+
+
+def test_a_message_that_is_like_another_in_all_is_that_one(thread: Thread) -> None:
+    """No writer writes it now, but a log may hold it: `like` and no other field."""
+    thread.step({"messages": [AIMessage("one", id="1"), AIMessage("two", id="2")]})
+    thread.saver.close()
+    twin = {"like": {"$ref": 0}}
+    forge(thread.saver.path("thread"), lambda r: r | {"message": twin} if r["type"] == "message" and r["n"] else r)
+    thread.reopen()
+    assert thread.values() == {"messages": [AIMessage("one", id="1")] * 2}
+    thread.step({"messages": [AIMessage("one", id="1"), AIMessage("three", id="3")]})
+    thread.reopen()
+    assert thread.values() == {"messages": [AIMessage("one", id="1"), AIMessage("three", id="3")]}
+    assert thread.saver.verify("thread").ok
 
 
 def test_a_message_that_was_read_works_as_a_message(thread: Thread) -> None:
