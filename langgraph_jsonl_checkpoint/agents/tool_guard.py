@@ -17,7 +17,7 @@ from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.agents.flow import adrive, barrier, drive, finished, saver_of
 from langgraph_jsonl_checkpoint.agents.policy import ToolPolicy
 from langgraph_jsonl_checkpoint.agents.questions import decided, question
-from langgraph_jsonl_checkpoint.agents.turn import PAUSE, Turn, in_order, surfaces
+from langgraph_jsonl_checkpoint.agents.turn import PAUSE, Turn, in_order, shown
 from langgraph_jsonl_checkpoint.rules import Visit
 
 if TYPE_CHECKING:
@@ -104,7 +104,8 @@ class ToolGuard:
             result = handler(request)
         except BaseException as error:
             self._leave(entry, ended_by(error), error)
-            drive(surfaces(entry.turn, entry.visit.key, entry.answers))
+            if interrupts := drive(shown(entry.turn, entry.visit.key, entry.answers)):
+                raise GraphInterrupt(interrupts) from error
             raise
         self._leave(entry, _ended_with(result), None, result)
         return result
@@ -127,8 +128,8 @@ class ToolGuard:
         except BaseException as error:
             if judged is not None or isinstance(error, asyncio.CancelledError) and entry.started:
                 await finished(partial(self._leave, entry, ended_by(error), error))
-            if isinstance(error, Exception):  # a cancelled run waits for nobody
-                await adrive(surfaces(entry.turn, entry.visit.key, entry.answers))
+            if interrupts := await adrive(shown(entry.turn, entry.visit.key, entry.answers)):
+                raise GraphInterrupt(interrupts) from error
             raise
         await finished(partial(self._leave, entry, _ended_with(result), None, result))
         return result
@@ -136,8 +137,8 @@ class ToolGuard:
     def _settle(self, entry: Entry) -> Generator[Step, Any, None]:
         """Ask what is to be asked about the task's calls, once for all of them."""
         turn, ledger = entry.turn, entry.ledger
-        if turn.raised is not None:
-            raise turn.raised
+        if turn.raised:
+            raise GraphInterrupt(turn.raised)
         if entry.visit.key in turn.settled:
             return
         questions, spent, stale, turn.drew = yield partial(ledger.questions, entry.visits)
@@ -152,7 +153,7 @@ class ToolGuard:
             except GraphInterrupt as asked:
                 # Recorded before anybody can answer: an answer without an attempt counts only behind its question.
                 yield partial(ledger.ask, pending, turn.used)
-                turn.raised = asked
+                turn.raised = asked.args[0]
                 raise
             turn.decisions = decided(answer, questions, turn.used - 1) | turn.decisions
             pending = [q for q in questions if q.visit.key[1] not in turn.decisions]
@@ -182,9 +183,9 @@ class ToolGuard:
 
     def _leave(self, entry: Entry, status: str, error: BaseException | None, result: Any = None) -> None:
         turn, visit = entry.turn, entry.visit
-        waits_for = entry.answers.drawn(error) if error is not None else None
-        if waits_for is not None:
-            turn.paused[visit.key] = waits_for
+        waits_for = None
+        if isinstance(error, GraphInterrupt) and (waits_for := entry.answers.drawn(error)) is not None:
+            turn.paused[visit.key] = waits_for, error.args[0]
         if isinstance(error, ParentCommand):
             result = error.args[0]
         try:

@@ -11,12 +11,15 @@ import asyncio
 import math
 import threading
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from langgraph.types import interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
+
+    from langgraph.types import Interrupt
 
     from langgraph_jsonl_checkpoint import upstream
     from langgraph_jsonl_checkpoint.agents.flow import Step
@@ -39,13 +42,13 @@ class Turn:
     used: int = 0  # answers
     decisions: dict[str, tuple[str, str]] = field(default_factory=dict)
     settled: set[Key] = field(default_factory=set)
-    raised: BaseException | None = None
+    # What is shown, and not the exceptions: their frames hold the execution that this one is kept for.
+    raised: tuple[Interrupt, ...] = ()
     took_given: bool = False
     running: set[Key] = field(default_factory=set)
     begun: set[Key] = field(default_factory=set)
     ended: dict[Key, tuple[str, Any]] = field(default_factory=dict)  # how, and with which arguments
-    paused: dict[Key, int] = field(default_factory=dict)  # the number of the answer that each waits for
-    surfaced: set[int] = field(default_factory=set)  # those of them whose interrupt has come out of its call
+    paused: dict[Key, tuple[int, tuple[Interrupt, ...]]] = field(default_factory=dict)  # with the answer's number
     drew: Mapping[Key, int] = field(default_factory=dict)  # the first number that those had which paused before
 
     def wants_again(self, visit: Visit) -> bool:
@@ -81,19 +84,17 @@ def in_order(turn: Turn, visits: Sequence[Visit], key: Key) -> Generator[Step, A
             waited += PAUSE
 
 
-def surfaces(turn: Turn, key: Key, answers: upstream.Answers) -> Generator[Step, Any, None]:
-    """Let a call that waits for a human say so behind those that wait for earlier answers.
+def shown(turn: Turn, key: Key, answers: upstream.Answers) -> Generator[Step, Any, tuple[Interrupt, ...]]:
+    """What a call that waits for a human shows: the interrupt that has the lowest number of its task.
 
-    The first interrupt that comes out of a task is the one that is shown, and the next answer has the lowest number
-    that is free.
+    The next answer has that number, and LangGraph shows what comes out first (in threads, of the first call): so all
+    raise the same. Empty if the call waits for no answer of its task.
     """
-    number, waited = turn.paused.get(key), 0.0
-    if number is None:
-        return
-    before = set(range(answers.stored + answers.is_given, number))
-    while waited < _PATIENCE and (missing := before - turn.surfaced):
-        if not turn.running and missing.isdisjoint(turn.paused.values()):
-            break  # somebody drew that number and caught its interrupt
+    if key not in turn.paused:
+        return ()
+    waited = 0.0
+    before = set(range(answers.stored + answers.is_given, turn.paused[key][0]))
+    while waited < _PATIENCE and turn.running and not before <= {number for number, _ in turn.paused.values()}:
         yield PAUSE
         waited += PAUSE
-    turn.surfaced.add(number)
+    return min(turn.paused.values(), key=itemgetter(0))[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from langgraph.types import Command, interrupt
 
 from guard.scene import CHARGE, CONFIG, MAIL, PAY, Model, asked, build, go, told
 from langgraph_jsonl_checkpoint import JsonlSaver, ToolLogError, decide
+from langgraph_jsonl_checkpoint.agents.turn import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,8 +71,11 @@ def test_two_tools_of_a_task_that_ask_get_their_own_answers(place: Place, asynch
     assert (place.effects.lines("charge"), place.effects.lines("mail")) == (["to charge?"], ["to mail?"])
 
 
+@BOTH_WAYS
 @pytest.mark.parametrize("late", ["drawing", "raising"])
-def test_an_answer_goes_to_the_tool_that_was_asked_however_its_threads_run(place: Place, late: str) -> None:
+def test_an_answer_goes_to_the_tool_that_was_asked_however_its_threads_run(
+    place: Place, asynchronous: bool, late: str
+) -> None:
     """The second call's tool draws the first number; raises last; and comes second when there is an answer."""
     drawn, draws = threading.Event(), 0
 
@@ -91,14 +96,26 @@ def test_an_answer_goes_to_the_tool_that_was_asked_however_its_threads_run(place
 
     bodies = {"before charge": charge, "before mail": mail}
     graph = place.graph("tool_node", rounds=[[MAIL, CHARGE]], bodies=bodies)
-    result = go(graph, PAY, asynchronous=True)
+    result = go(graph, PAY, asynchronous=asynchronous)
     questions = []
     while asked(result):
         questions.append(asked(result)[0])
         assert len(questions) <= 2, questions
-        result = go(graph, Command(resume=f"to {questions[-1]}"), asynchronous=True)
+        result = go(graph, Command(resume=f"to {questions[-1]}"), asynchronous=asynchronous)
     assert questions == ["charge?", "mail?"]
     assert (place.effects.lines("charge"), place.effects.lines("mail")) == (["to charge?"], ["to mail?"])
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("by", ["the tool", "the guard"])
+def test_a_run_that_asked_leaves_nothing_in_the_guard(place: Place, asynchronous: bool, by: str) -> None:
+    """A process that serves many threads has one guard: what its executions had in hand is let go of."""
+    if by == "the guard":
+        place.crash("tool_node")
+    graph = place.graph("tool_node", bodies={"before charge": lambda: interrupt("charge?")})
+    assert asked(go(graph, None if by == "the guard" else PAY, asynchronous=asynchronous))
+    gc.collect()
+    assert [each for each in gc.get_objects() if isinstance(each, Turn)] == []
 
 
 def _parallel(saver: JsonlSaver, tools: Any, before: dict[str, Callable[[], None]]) -> Any:
