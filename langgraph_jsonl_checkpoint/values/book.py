@@ -15,6 +15,7 @@ import msgspec
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.values import ranges, types
 from langgraph_jsonl_checkpoint.values.adopt import refrozen
+from langgraph_jsonl_checkpoint.values.kept import Kept
 from langgraph_jsonl_checkpoint.values.numbers import Numbers, no_numbers
 from langgraph_jsonl_checkpoint.values.parts import NEVER, DictPart, Item, ListPart
 
@@ -50,12 +51,14 @@ class Book:
         token: Stands for this generation: a part's numbers count only here.
         lines: The log's lines.
         numbers: Which lines hold what is numbered.
+        kept: The messages that were read lately.
     """
 
     def __init__(self, lines: Lines, numbers: Numbers | None = None) -> None:
         self.token = object()
         self.numbers = numbers or no_numbers()
         self.lines = lines
+        self.kept = Kept()
         self._values: tuple[int, list[msgspec.Raw]] = (-1, [])  # the last line of values that was read
         self._hashes: dict[int, int] = {}
         self._hashed = 0  # up to which seq the hashes are there

@@ -128,10 +128,15 @@ class Thawer:
     def _made(self, number: int, kind: str, text: bytes | msgspec.Raw) -> Any:
         if kind == "value":
             return self._value(text, number)
+        if (kept := self.book.kept.get(number)) is not None:
+            return kept
         fields = self._fields(number, text)
         if len(fields) == 1 and next(iter(fields)).startswith("$"):
             return self._build(fields, number)
-        return messages.build(fields.pop("class"), fields)
+        message = messages.build(fields.pop("class"), fields)
+        if not self._seals:
+            self.book.kept.note(number, message, text)
+        return message
 
     def _fields(self, number: int, line: bytes | msgspec.Raw) -> dict[str, Any]:
         """A message's class and fields; of a message of a class that only the serde knows, its tag."""
@@ -169,7 +174,7 @@ class Thawer:
         if tag == "$ref":
             return self._number(payload, below)
         if tag == "$list":
-            return [self._made(*each) for run in self._runs(payload, below) for each in self.book.run(*run)]
+            return [made for run in self._runs(payload, below) for made in self._run(*run)]
         if tag == "$map":
             return self._map(payload, below)
         if tag == "$serde":
@@ -178,6 +183,9 @@ class Thawer:
         if rule is None:
             raise BadTextError(f"this version does not know the tag {tag!r}")
         return rule(self._build(payload, below))
+
+    def _run(self, first: int, last: int) -> list[Any]:
+        return self.book.kept.run(first, last) or [self._made(*each) for each in self.book.run(first, last)]
 
     def _runs(self, runs: list[ranges.Range], below: int) -> Iterator[tuple[int, int]]:
         for first, last in ranges.flat(runs, self.book.stem):

@@ -1,0 +1,67 @@
+"""Messages that were read before: they are built again from their fields, without looking at the log's lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from langgraph_jsonl_checkpoint.values import messages
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+
+_MOST, _SHORT = 8192, 4096  # messages that are kept, and bytes of the line of one: of a longer one its text is most
+_LEAVES = frozenset({str, int, float, bool, type(None)})
+
+
+class _Fields(NamedTuple):
+    """What a message was read as: its class, its fields, those that are containers as JSON, and which were given.
+
+    Whoever gets a message may change it. Messages share strings and numbers; containers are decoded for each, which
+    is faster than to copy them.
+    """
+
+    cls: type[BaseMessage]
+    leaves: dict[str, Any]
+    containers: bytes
+    given: set[str]
+
+    def message(self) -> BaseMessage:
+        state = self.leaves.copy()
+        state.update(msgspec.json.decode(self.containers))
+        return messages.assembled(self.cls, state, {}, self.given.copy())
+
+
+class Kept:
+    """The messages of one generation of a session that were read more than once, by number."""
+
+    def __init__(self) -> None:
+        self._fields: dict[int, _Fields | None] = {}
+
+    def get(self, number: int) -> BaseMessage | None:
+        """The message with that number; None if it is not kept."""
+        fields = self._fields.get(number)
+        return None if fields is None else fields.message()
+
+    def run(self, first: int, last: int) -> list[BaseMessage] | None:
+        """The messages from number `first` to `last`; None if one of them is not kept."""
+        if last - first >= len(self._fields):  # of a forged run's million millions none is looked at
+            return None
+        found = [fields for fields in map(self._fields.get, range(first, last + 1)) if fields is not None]
+        return [fields.message() for fields in found] if len(found) == last + 1 - first else None
+
+    def note(self, number: int, message: BaseMessage, line: bytes | msgspec.Raw) -> None:
+        """A message was made of its line, and is not yet handed out."""
+        if number not in self._fields:
+            if len(self._fields) < _MOST and len(line) <= _SHORT:
+                self._fields[number] = None  # most are read once
+            return
+        state = message.__dict__
+        containers = {name: value for name, value in state.items() if type(value) not in _LEAVES}
+        # In a line without tags, containers are what JSON has; in any, a default is.
+        if message.__pydantic_extra__ or b"$" in bytes(line) and any(containers.values()):
+            return
+        leaves = {**state, **dict.fromkeys(containers)}
+        text = msgspec.json.encode(containers)
+        self._fields[number] = _Fields(type(message), leaves, text, set(message.__pydantic_fields_set__))
