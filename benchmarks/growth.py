@@ -74,11 +74,10 @@ def bytes_at(marks: tuple[int, ...], kind: str, name: str) -> Iterator[dict[str,
             left = mark - before - 1
             compiled.invoke(one(), config(), durability="sync")
             size = savers.size(saver, folder)
-            if name != "JsonlSaver":
-                yield {name: size}
+            if name == "JsonlSaver":
                 yield {"JsonlSaver, live": size, "JsonlSaver, packed": _packed(folder)}
             else:
-                yield {"JsonlSaver, live": size}
+                yield {name: size}
 
 
 def _packed(live: Path) -> int:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
     from langgraph_jsonl_checkpoint.session import Session
-    from langgraph_jsonl_checkpoint.values.book import Page
+    from langgraph_jsonl_checkpoint.values.page import Page
     from langgraph_jsonl_checkpoint.values.seal import Serde
 
 _TOLD = ("id", "channel_values", "channel_versions", "versions_seen")

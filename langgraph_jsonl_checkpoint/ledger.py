@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.rules import Judgement, OnUncertain, Question, Visit
     from langgraph_jsonl_checkpoint.session import Session
     from langgraph_jsonl_checkpoint.sessions import Sessions
-    from langgraph_jsonl_checkpoint.values.book import Page
+    from langgraph_jsonl_checkpoint.values.page import Page
     from langgraph_jsonl_checkpoint.values.seal import Serde
 
 _ERROR = 2000  # characters of an error's text

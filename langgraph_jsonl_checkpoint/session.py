@@ -16,11 +16,11 @@ import msgspec
 from langgraph_jsonl_checkpoint.errors import DeletedSessionError, SessionError, ValueEncodingError
 from langgraph_jsonl_checkpoint.log import frames, journal, local, logfile, packing, records
 from langgraph_jsonl_checkpoint.opened import ATTEMPTS, OpenedLog
+from langgraph_jsonl_checkpoint.values.page import Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from langgraph_jsonl_checkpoint.values.book import Page
     from langgraph_jsonl_checkpoint.values.seal import Serde
 
 
@@ -273,7 +273,7 @@ class Session(OpenedLog):
         self, before: journal.Position, make: Callable[[Page], list[records.Record]], serde: Serde | None
     ) -> tuple[Page, list[journal.Line], bytes, journal.Position] | None:
         """A commit that follows `before`: its page, lines, frame and position; None if it is empty."""
-        page = self.book.page(serde)
+        page = Page(self.book, serde)
         try:
             made = make(page)
             if not made and self._recovered is None:

@@ -179,6 +179,7 @@ class ToolGuard:
         entry.started = judged.runs
         if judged.runs:
             turn.running.add(visit.key)
+            turn.paused.pop(visit.key, None)  # a retried node comes here again
         return judged
 
     def _leave(self, entry: Entry, status: str, error: BaseException | None, result: Any = None) -> None:

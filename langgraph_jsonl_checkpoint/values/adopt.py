@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph_jsonl_checkpoint.errors import SessionError
 from langgraph_jsonl_checkpoint.values import messages, ranges, types
-from langgraph_jsonl_checkpoint.values.freeze import Freezer, part_of_scalar
+from langgraph_jsonl_checkpoint.values.bulk import part_of_scalar
+from langgraph_jsonl_checkpoint.values.freeze import Freezer
 from langgraph_jsonl_checkpoint.values.known import Known
 from langgraph_jsonl_checkpoint.values.parts import (
     EMPTY,

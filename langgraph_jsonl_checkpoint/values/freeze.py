@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from langchain_core.messages import BaseMessage
 
-from langgraph_jsonl_checkpoint.values import messages, types
+from langgraph_jsonl_checkpoint.values import bulk, messages, types
 from langgraph_jsonl_checkpoint.values.parts import (
     EMPTY,
+    LARGE,
     NEVER,
     REFERENCE,
     DictPart,
@@ -26,6 +26,7 @@ from langgraph_jsonl_checkpoint.values.parts import (
     extra_of,
     is_plain,
     is_unchanged,
+    is_written_so,
     size_of,
     state_of,
     view_of,
@@ -37,14 +38,8 @@ if TYPE_CHECKING:
 
     from langgraph_jsonl_checkpoint.values.known import Known
 
-LARGE = 256  # bytes of JSON text from which a value is written once and referred to
-LARGE_FIELD = 1024  # the same for a record's own fields, which should stay readable where they are
+LARGE_FIELD = 1024  # as LARGE, for a record's own fields, which should stay readable where they are
 _WORTH_FINDING = 48  # bytes from which an element of a list gets a number that its equals can share
-_FEW = 64  # members of a dict up to which it may be small
-_INT64 = 1 << 63
-_TEXT = frozenset({str})
-_PLAIN = frozenset({str, int, bool, type(None)})
-_encode = msgspec.json.Encoder().encode
 
 
 class _MemoryFoundError(Exception):
@@ -79,7 +74,7 @@ class Freezer:
         if kind is bool:
             return value, copy_of_number(value), 5
         if kind is int or kind is float:
-            return part_of_scalar(value), copy_of_number(value), 16
+            return bulk.part_of_scalar(value), copy_of_number(value), 16
         if kind is dict:
             return self._dict(value, before, large)
         if kind is list:
@@ -93,9 +88,9 @@ class Freezer:
     def fields(self, value: Mapping[str, Any], before: Any) -> Any:
         """The part of a record's fields. Names are strings, whatever subclass of them a graph was built with."""
         value = dict(value)  # one look
-        if (small := _small(value, LARGE_FIELD)) is not None:
+        if (small := bulk.small_dict(value, LARGE_FIELD)) is not None:
             return small[0]
-        if not _TEXT.issuperset(map(type, value)):
+        if not bulk.TEXT.issuperset(map(type, value)):
             value = {str.__str__(name): field for name, field in value.items()}
         return self._dict(value, before, LARGE_FIELD)[0]
 
@@ -180,9 +175,9 @@ class Freezer:
                 rows = [self._plain(v) for v in value[:]]
                 return [r[0] for r in rows], [r[1] for r in rows], sum(r[2] for r in rows) + len(rows)
             value = dict(value)
-            if (small := _small(value, LARGE_FIELD)) is not None:
+            if (small := bulk.small_dict(value, LARGE_FIELD)) is not None:
                 return *small, len(small[0])
-            if set(map(type, value)) == _TEXT and not _looks_like_a_tag(value):
+            if set(map(type, value)) == bulk.TEXT and not bulk.looks_like_a_tag(value):
                 items = {k: self._plain(v) for k, v in value.items()}
                 size = sum(r[2] + len(k) + 4 for k, r in items.items())
                 return {k: r[0] for k, r in items.items()}, {k: r[1] for k, r in items.items()}, size
@@ -192,9 +187,9 @@ class Freezer:
         live, value = value, dict(value)  # one look: another thread may change it meanwhile
         if not value:
             return {}, {}, 2
-        if set(map(type, value)) != _TEXT or _looks_like_a_tag(value):
+        if set(map(type, value)) != bulk.TEXT or bulk.looks_like_a_tag(value):
             return self._tag("$dict", [[k, v] for k, v in value.items()])
-        if (small := _small(value, large)) is not None:
+        if (small := bulk.small_dict(value, large)) is not None:
             text, copy = small
             return before if text == before else text, copy, len(text)
         # What was written for this very dict, if anything: of an identity that was given away, the keys differ.
@@ -238,7 +233,7 @@ class Freezer:
             del value[0]  # the saver put it there: restored messages begin with it
         if not value:
             return [], [], 2
-        if len(value) >= LARGE // 4 and (scalars := _scalars(value)) is not None:
+        if len(value) >= LARGE // 4 and (scalars := bulk.scalars(value)) is not None:
             return scalars if type(before) is not ListPart else self._extend(value, before, scalars)
         old = before if type(before) is ListPart else self._known.find_container(value[0])
         if type(old) is not ListPart or type(old.states) is Scalars or 2 * len(value) < old.length:
@@ -267,7 +262,7 @@ class Freezer:
                 size += LARGE  # what was numbered stays numbered
                 continue
             for element in value[len(parts) : len(parts) + length]:
-                part, copy, n = self._element(element)
+                part, copy, n = self._twin(old, len(parts), element) or self._element(element)
                 parts.append(part)
                 states.append(state_of(copy))
                 extras.append(extra_of(copy))
@@ -279,6 +274,18 @@ class Freezer:
         made.before, made.runs = old, runs
         self._known.add_container(value[0], made)
         return made, made.copy, REFERENCE
+
+    def _twin(self, old: ListPart | None, at: int, element: Any) -> tuple[Any, Any, int] | None:
+        """An element as the item that was written at its place, if it would be written the same.
+
+        A run that begins has objects of its own: no identity tells them.
+        """
+        item = old.parts[at] if old is not None and at < old.length else None
+        if type(item) is not Item or item.object is element or not is_written_so(item.copy, element):
+            return None
+        item = item.of(element)
+        self._known.add(item, REFERENCE)
+        return item, item.copy, REFERENCE
 
     def _extend(self, value: list[Any], old: ListPart, scalars: tuple[Any, Any, int]) -> tuple[Any, Any, int]:
         """A long list of scalars whose place holds a numbered list: only what was appended is new."""
@@ -322,77 +329,3 @@ class Freezer:
         tree = {tag: part}
         size += len(tag) + 5
         return (Item("value", tree, NEVER, None), NEVER, REFERENCE) if size >= LARGE else (tree, NEVER, size)
-
-
-def part_of_scalar(value: Any) -> Any:
-    """The part of a string, a number or None: itself, unless JSON does not have it."""
-    if type(value) is int and not -_INT64 <= value < _INT64:
-        return {"$int": hex(value)}
-    if type(value) is float and value - value != 0.0:
-        return {"$float": repr(value)}
-    return value
-
-
-def _scalars(value: list[Any]) -> tuple[Any, Any, int] | None:
-    """A long list of small scalars, such as an embedding, without a Python step for each; None if it is none."""
-    kinds = set(map(type, value))
-    if not kinds <= {int, float, bool, type(None)}:
-        return None
-    if float in kinds and not all(v - v == 0.0 for v in value if type(v) is float):
-        return None
-    if int in kinds and not all(-_INT64 <= v < _INT64 for v in value if type(v) is int):
-        return None
-    made = ListPart(value, View(value, Scalars(value), []))
-    return made, made.states, REFERENCE
-
-
-def _small(value: dict[Any, Any], large: int) -> tuple[msgspec.Raw, dict[str, Any]] | None:
-    """The text and the copy of a small dict of what JSON has, or of dicts of that: versions, metadata, arguments.
-
-    It needs no Python step for each member. None if it is another dict: that is looked at member by member.
-    """
-    if len(value) > _FEW:
-        return None
-    keys, leaves = [*value], [*value.values()]
-    kinds = {*map(type, leaves)}
-    if dict in kinds:
-        inner = {key: dict(member) for key, member in value.items() if type(member) is dict}  # one look here, too
-        value = {**value, **inner}
-        leaves = [leaf for leaf in leaves if type(leaf) is not dict]
-        for member in inner.values():
-            keys += member
-            leaves += member.values()
-        kinds = {*map(type, leaves)}
-    if not (kinds <= _PLAIN and {*map(type, keys)} <= _TEXT and _are_small(leaves, kinds)):
-        return None
-    try:
-        text = _encode(value)
-    except UnicodeEncodeError:
-        return None
-    if len(text) >= large or b'{"$' in text:
-        return None
-    differ = not kinds <= _TEXT and (0 in leaves or 1 in leaves)
-    return msgspec.Raw(text), _copy_of_plain(value) if differ else value
-
-
-def _are_small(leaves: list[Any], kinds: set[type]) -> bool:
-    """Whether each string and each number stays where it stands."""
-    if str in kinds and max([len(leaf) for leaf in leaves if type(leaf) is str]) >= LARGE - 2:
-        return False
-    ints = [leaf for leaf in leaves if type(leaf) is int] if int in kinds else [0]
-    return min(ints) >= -_INT64 and max(ints) < _INT64
-
-
-def _copy_of_plain(value: dict[str, Any]) -> dict[str, Any]:
-    return {
-        key: _copy_of_plain(member)
-        if type(member) is dict
-        else copy_of_number(member)
-        if member in (0, 1)
-        else member
-        for key, member in value.items()
-    }
-
-
-def _looks_like_a_tag(value: dict[str, Any]) -> bool:
-    return len(value) == 1 and next(iter(value)).startswith("$")

@@ -27,8 +27,10 @@ from langgraph_jsonl_checkpoint.values import messages
 EMPTY: dict[type, Any] = {list: [], dict: {}}
 """The copies of what is empty: shared, as they are never changed and there are many."""
 
+LARGE = 256  # bytes of JSON text from which a value is written once and referred to
 REFERENCE = 14  # bytes of a reference's text, about
 _NUMBERS = frozenset({int, float, bool})
+_TEXT = {str}
 _state = attrgetter("__class__", "__dict__", "__pydantic_extra__")
 
 
@@ -263,6 +265,36 @@ def is_unchanged(copy: Any, value: Any) -> bool:
     """Whether an object still is what its copy was made of, the order of a dict's keys included."""
     same: bool = copy == look(value)
     return same and (type(value) is not dict or list(copy) == list(value))
+
+
+def is_written_so(copy: Any, value: Any) -> bool:
+    """Whether another object would be written as what a copy was made of: leaf by leaf of one type, keys in order."""
+    kind = type(value)
+    if kind is str or value is None:
+        return bool(copy == value)
+    if kind in EMPTY:
+        if type(copy) is not kind or len(copy) != len(value):
+            return False
+        if kind is list:
+            return all(map(is_written_so, copy, value))
+        return not value or (
+            {*map(type, value)} == _TEXT
+            and [*copy] == [*value]
+            and all(map(is_written_so, copy.values(), value.values()))
+        )
+    if kind in _NUMBERS:
+        return (copy if type(copy) is Is else Is(copy)) == value
+    if kind not in messages.KNOWN or type(copy) is not tuple:
+        return False
+    cls, fields, extra = copy
+    now, more = dict(value.__dict__), dict(value.__pydantic_extra__ or {})  # one look
+    if cls is not kind or fields.keys() != now.keys() or value.__pydantic_private__:
+        return False
+    for name, field in now.items():
+        known = fields[name]
+        if known is not field and not is_written_so(known, field):
+            return False
+    return is_written_so(extra or {}, more)
 
 
 def view_of(value: list[Any]) -> View:

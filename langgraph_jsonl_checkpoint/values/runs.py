@@ -20,6 +20,8 @@ def runs_of(old: ListPart, new: View) -> list[tuple[int, int]]:
     if _same_head(old, new, both):
         rest = len(new.objects) - both
         return [(0, both)] * bool(both) + [(-1, rest)] * bool(rest)
+    if set(map(id, old.objects[: old.length])).isdisjoint(map(id, new.objects)):
+        return [(-1, len(new.objects))]  # a run that begins has objects of its own
     return [*_merged(_stretches(old, new))]
 
 

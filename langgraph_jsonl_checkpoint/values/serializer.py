@@ -15,6 +15,7 @@ from langgraph_jsonl_checkpoint.values.book import Book
 from langgraph_jsonl_checkpoint.values.freeze import Freezer
 from langgraph_jsonl_checkpoint.values.known import Known
 from langgraph_jsonl_checkpoint.values.numbers import no_numbers
+from langgraph_jsonl_checkpoint.values.page import Page
 from langgraph_jsonl_checkpoint.values.seal import Serde
 from langgraph_jsonl_checkpoint.values.thaw import Thawer
 
@@ -75,7 +76,7 @@ class TypedSerializer(JsonPlusSerializer):
         part = Freezer(Known(), leaf).freeze(obj)[0]
         if kind:
             return kind, data
-        page = Book(Lines("")).page(None)
+        page = Page(Book(Lines("")), None)
         value = page.text(part)
         messages = [r for r in page.records if isinstance(r, records.Message)]
         values = [r for r in page.records if isinstance(r, records.Value)]

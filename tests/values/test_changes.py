@@ -16,7 +16,9 @@ from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
     AnyMessage,
+    BaseMessage,
     HumanMessage,
+    SystemMessage,
 )
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Send
@@ -199,6 +201,7 @@ EQUALS = {
     ],
     "orders": [{"a": 1, "b": 2}, {"b": 2, "a": 1}, {"n": {"b": [], "a": []}}, {"n": {"a": [], "b": []}}],
     "keys": [{1: "x"}, {"1": "x"}, {True: "x"}, {1.0: "x"}, {(1,): "x"}, {(True,): "x"}],
+    "text keys": [{"fast": "x"}, {Mode.FAST: "x"}, {"n": {"fast": 1}}, {"n": {Mode.FAST: 1}}],
     "tags": [{"$ref": 1}, {"$ref": True}, {"$ref": 1, "a": 1}, {"$ref": 1}],
     "times": [
         datetime(2025, 10, 26, 1, tzinfo=UTC),
@@ -218,6 +221,8 @@ EQUALS = {
         AIMessage("a", id="1", additional_kwargs={"d": OrderedDict()}),
         AIMessage("a", id="1", additional_kwargs={"d": [1]}),
         AIMessage("a", id="1", additional_kwargs={"d": (1,)}),
+        HumanMessage("a", id="1"),
+        SystemMessage("a", id="1").model_copy(update={"type": "human"}),
     ],
 }
 
@@ -237,6 +242,14 @@ def test_an_equal_value_is_not_another_type(thread: Thread, values: list[Any]) -
                 "large": large,
                 "map": {"k": value, "filler": filler, "sub": pair},
                 "message": HumanMessage("m", id="1", additional_kwargs=pair),
+                "list": [
+                    HumanMessage("first", id="0"),
+                    HumanMessage("m", id="1", additional_kwargs=pair),
+                    HumanMessage("m", id="2", later=value),
+                    value if isinstance(value, BaseMessage) else HumanMessage("none", id="3"),
+                    {"filler": filler, **pair},
+                    [filler, value],
+                ],
             }
         )
         thread.step(states[-1])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from langgraph_jsonl_checkpoint.values import freeze
+from langgraph_jsonl_checkpoint.values import bulk, freeze
 from langgraph_jsonl_checkpoint.values.known import Known
 
 from .same import difference
@@ -130,13 +130,13 @@ def test_names_of_a_subclass_are_strings(tmp_path: Path) -> None:
 def test_a_small_dict_is_taken_in_one_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that changes a dict while it is stored changes neither the text nor the copy apart from it."""
     live: dict[str, Any] = {"a": {"k": 2}, "b": "x"}
-    encode = freeze._encode
+    encode = bulk._encode
 
     def change_and_encode(value: Any) -> bytes:
         live["a"]["k"], live["b"] = float("nan"), object()
         return encode(value)
 
-    monkeypatch.setattr(freeze, "_encode", change_and_encode)
+    monkeypatch.setattr(bulk, "_encode", change_and_encode)
     part, copied, _ = freeze.Freezer(Known(), lambda _: None).freeze(live)
     assert bytes(part) == b'{"a":{"k":2},"b":"x"}'
     assert copied == {"a": {"k": 2}, "b": "x"}
