@@ -283,7 +283,7 @@ def is_written_so(copy: Any, value: Any) -> bool:
             and all(map(is_written_so, copy.values(), value.values()))
         )
     if kind in _NUMBERS:
-        return (copy if type(copy) is Is else Is(copy)) == value
+        return bool((copy if type(copy) is Is else Is(copy)) == value)
     if kind not in messages.KNOWN or type(copy) is not tuple:
         return False
     cls, fields, extra = copy
