@@ -9,9 +9,10 @@ A frozen value is a *part*, which shares the leaves (strings, numbers) of the li
 
 Beside each part stands a *copy*: the value again, in the shape that lets `copy == look(value)` tell, mostly in C and
 by comparing pointers, whether an object that was written still is what it was. Another object, equal or not, is
-frozen and its text compared. So only a change in place can hide behind equality: 0 and 1 compare with their type
-(`1 == True` must not pass), what cannot be compared never equals; but a 2 that becomes 2.0 in place, or a dict deep
-inside a value whose keys are put in another order in place, counts as unchanged.
+compared leaf by leaf with what stood at its place (`is_written_so`), or frozen and its text compared. So only a
+change in place can hide behind equality: 0 and 1 compare with their type (`1 == True` must not pass), what cannot be
+compared never equals; but a 2 that becomes 2.0 in place, or a dict deep inside a value whose keys are put in another
+order in place, counts as unchanged.
 """
 
 from __future__ import annotations
