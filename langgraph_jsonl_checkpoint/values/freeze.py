@@ -281,8 +281,10 @@ class Freezer:
         A run that begins has objects of its own: no identity tells them.
         """
         item = old.parts[at] if old is not None and at < old.length else None
-        if type(item) is not Item or item.object is element or not is_written_so(item.copy, element):
+        if type(item) is not Item or item.object is element:
             return None
+        if item.tree is not None or not is_written_so(item.copy, element):
+            return None  # a number of a commit that is not on the disk yet may become another one's
         item = item.of(element)
         self._known.add(item, REFERENCE)
         return item, item.copy, REFERENCE

@@ -5,10 +5,16 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langgraph_jsonl_checkpoint import JsonlSaver
+from langgraph_jsonl_checkpoint.log.lines import Lines
+from langgraph_jsonl_checkpoint.values.book import Book
+from langgraph_jsonl_checkpoint.values.freeze import Freezer
+from langgraph_jsonl_checkpoint.values.known import Known
+from langgraph_jsonl_checkpoint.values.page import Page
 
 from .same import difference
 from .samples import LONG, PLAIN
@@ -59,3 +65,19 @@ def test_what_was_put_or_read_before_a_prune_is_written_whole_after_it(tmp_path:
         assert difference(stored.pending_writes, [("task", "dict", expected["dict"])]) is None
         with JsonlSaver(tmp_path) as other:
             assert len(list(other.list({"configurable": {"thread_id": thread.thread_id}}))) == 2
+
+
+def test_a_number_of_a_commit_that_failed_means_nothing() -> None:
+    """Another thread freezes the same state, as objects of its own, while a commit is made that will fail."""
+    messages = [HumanMessage(f"{n}", id=f"{n}") for n in range(5)]
+    freezer, book = Freezer(Known(), lambda _: None), Book(Lines(""))
+    first = freezer.freeze(messages)[0]
+    failing = Page(book, None)
+    failing.text(first)
+    twin = freezer.freeze(copy.deepcopy(messages), first)[0]
+    failing.drop()
+    page = Page(book, None)
+    page.text(freezer.freeze(HumanMessage("another", id="x"))[0])
+    page.text(twin)
+    texts = [msgspec.json.decode(record.message)["content"] for record in page.records]
+    assert texts == ["another", *(str(n) for n in range(5))]
