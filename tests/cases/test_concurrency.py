@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import random
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
 from cases.graphs import TwinState, at, both, call, chain, checkpoint, config, ids, parallel, put
 from cases.logs import records
 from langgraph_jsonl_checkpoint import JsonlSaver
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from cases.conftest import Access
@@ -108,6 +109,53 @@ def test_a_message_that_two_threads_store_at_once_is_read_again(root: Path, impa
         written = {(task, channel): message for task, channel, message in found.pending_writes or []}
         assert written == {(f"{t} {m.id}", f"x {m.id}"): m for m in messages for t in "ab"}
         assert not [r for r in records(saver.path("t")) if r["type"] == "message" and r["message"].keys() == {"like"}]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_threads_share_is_stored_as_one_of_the_states_that_it_had(
+    root: Path, impatient: None, seed: int
+) -> None:
+    """Two tasks' writes and a checkpoint hold the same messages, which get their ids in place meanwhile."""
+    chance = random.Random(seed)
+    kinds: list[Callable[[int], AnyMessage]] = [
+        lambda n: AIMessage(f"ai {n}", tool_calls=[{"name": "t", "args": {"n": n}, "id": f"c{n}"}]),
+        lambda n: HumanMessage("h" * chance.choice([5, 300]) + str(n)),
+        lambda n: ToolMessage([{"type": "text", "text": "x" * chance.choice([3, 400])}], tool_call_id=f"c{n}"),
+    ]
+    held: list[AnyMessage] = []
+    states: dict[str, Any] = {}
+    with JsonlSaver(root, fsync="never") as saver, ThreadPoolExecutor(3) as pool:
+        put(saver, at(0), {})
+        for n in range(60):
+            new = [make(n) for make in chance.sample(kinds, chance.choice([1, 2]))]
+            files = {f"{k}.py": "y" * chance.choice([10, 500]) for k in range(chance.choice([1, 30]))}
+            before, held = copy.deepcopy(new), [*held, *new]
+            writes = [("messages", new), ("files", files), ("last", new[-1])]
+            storing = [
+                pool.submit(saver.put_writes, config(checkpoint_id=at(n)), writes, f"{task}{n}") for task in "ab"
+            ]
+            if chance.random() < 0.7:
+                for i, message in enumerate(new):
+                    message.id = f"{n}-{i}"
+            values = {"messages": [*held], "files": files, "sent": new}
+            storing.append(pool.submit(put, saver, at(n + 1), values, parent=at(n)))
+            [stored.result() for stored in storing]
+            states[at(n)] = states.get(at(n), {}) | {"writes": (before, copy.deepcopy(new), files)}
+            states[at(n + 1)] = {"values": copy.deepcopy(values)}
+        for opened in (saver, JsonlSaver(root)):
+            for item in [*opened.list(config()), *opened.list(config())]:
+                state = states[item.checkpoint["id"]]
+                assert item.checkpoint["channel_values"] == state.get("values", {})
+                assert len(item.pending_writes or []) == (6 if "writes" in state else 0)
+                for _, channel, value in item.pending_writes or []:
+                    was, came, kept = state["writes"]
+                    if channel == "files":
+                        assert value == kept
+                    elif channel == "last":
+                        assert value in (was[-1], came[-1])
+                    else:
+                        assert all(m in pair for m, *pair in zip(value, was, came, strict=True))
+        opened.close()
 
 
 @pytest.mark.parametrize("shared", [True, False])
