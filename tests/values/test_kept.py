@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, deque
+from datetime import timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -35,10 +38,16 @@ def inside(message: BaseMessage) -> Any:
     return type(message), list(own), own, list(extra or {}), extra, message.__pydantic_fields_set__
 
 
-@pytest.mark.parametrize("name", MESSAGES)
+EMPTY = [(), set(), b"", bytearray(), Decimal(0), timedelta(0), deque(), OrderedDict(), [], {}, "", 0, 0.0, False]
+ALL = MESSAGES | {
+    f"artifact {empty!r}": ToolMessage("x", tool_call_id="c", id="1", artifact=empty) for empty in EMPTY
+}
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_a_message_is_the_same_at_each_read(thread: Thread, name: str) -> None:
     """Every class and every field, in a list and alone."""
-    message = MESSAGES[name]
+    message = ALL[name]
     thread.step({"messages": [HumanMessage("before", id="0"), message], "last": message})
     thread.reopen()
     first = thread.values()
