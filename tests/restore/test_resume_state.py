@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command
 
 from langgraph_jsonl_checkpoint import JsonlSaver, NoSessionError
@@ -172,6 +174,27 @@ def test_another_process_reads_a_living_run(program: Program, root: Path) -> Non
         {"kind": "thread", "calls": {"c": "running"}, "crashed": False, "ended": None},
         {"kind": "thread", "calls": {"c": "completed"}, "crashed": False, "ended": "completed"},
     ]
+
+
+def test_a_run_whose_process_has_stored_writes_alone_is_alive(program: Program, root: Path) -> None:
+    """It goes on with a run that was left: one task of a superstep has ended, and the other takes long."""
+    seen: list[Any] = []
+    builder = StateGraph(MessagesState)
+    builder.add_node("fast", lambda _: {"messages": [AIMessage("fast")]})
+    builder.add_node("slow", lambda _: seen.extend(look()) or {"messages": [AIMessage("slow")]})
+    builder.add_edge(START, "fast").add_edge(START, "slow")
+
+    def look() -> list[Any]:
+        while not [w for w in saver.get_tuple(config()).pending_writes if w[1] == "messages"]:
+            time.sleep(0.01)
+        return program.run("read", root)
+
+    with JsonlSaver(root) as first:
+        paused = builder.compile(checkpointer=first, interrupt_before=["fast", "slow"])
+        paused.invoke({"messages": [HumanMessage("go")]}, config())
+    with JsonlSaver(root) as saver:
+        builder.compile(checkpointer=saver).invoke(None, config())
+    assert seen == [{"kind": "thread", "calls": {}, "crashed": False, "ended": None}]
 
 
 def test_it_is_frozen(program: Program, root: Path) -> None:
