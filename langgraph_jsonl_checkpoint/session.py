@@ -290,7 +290,7 @@ class Session(OpenedLog):
         """What stands before a commit that tells who writes it: a writer's first, and its first after another's run.
 
         Raises:
-            OSError: The commit names this writer or goes on with its run, and the writer's lock cannot be taken.
+            OSError: The commit begins or goes on with a run, and the writer's lock cannot be taken.
         """
         me, runs = self.identity.writer, self.runs
         in_run = any(map(_is_of_run, made))
@@ -300,8 +300,8 @@ class Session(OpenedLog):
         told = self.hooked or bool(hook)
         if hook is told and self._recovered is None and (runs.writer == me or not in_run):
             return []
-        # Of writes alone, too: from here on it is asked whether this writer lives, and a task may take an hour.
-        self.writer.live()
+        if self.checkpoints.is_unfinished:  # writes alone, and the run's next task may take an hour
+            self.writer.live()
         died = "" if runs.writer == me else self.left_by()
         return [self.identity.opening(known=hook is not None, hook=told, died=died, recovered=self._recovered)]
 
