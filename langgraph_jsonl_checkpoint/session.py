@@ -293,17 +293,24 @@ class Session(OpenedLog):
             OSError: The commit begins or goes on with a run, and the writer's lock cannot be taken.
         """
         me, runs = self.identity.writer, self.runs
-        in_run = any(map(_is_of_run, made))
+        in_run = any(map(self._is_of_run, made))
         if in_run:
             self.writer.live()
         hook = runs.hooks.get(me)
         told = self.hooked or bool(hook)
         if hook is told and self._recovered is None and (runs.writer == me or not in_run):
             return []
-        if self.checkpoints.is_unfinished:  # writes alone, and the run's next task may take an hour
-            self.writer.live()
         died = "" if runs.writer == me else self.left_by()
         return [self.identity.opening(known=hook is not None, hook=told, died=died, recovered=self._recovered)]
+
+    def _is_of_run(self, record: records.Record) -> bool:
+        """Whether somebody may ask later if the writer of this record lives.
+
+        Behind an answer, the writes of one task or the end of a subgraph, the run's next task may take an hour.
+        """
+        if type(record) is records.Checkpoint or type(record) is records.Writes:
+            return self.checkpoints.leads_on or type(record) is records.Checkpoint and bool(record.next)
+        return type(record) is records.Tool
 
     def _fail(self, error: BaseException, page: Page) -> None:
         self.failure = error if isinstance(error, Exception) else RuntimeError("the append was interrupted")
@@ -323,11 +330,6 @@ class Session(OpenedLog):
         file.truncate(offset)
         self._recovered = records.Recovered(offset=offset, bytes=size - offset, file=name)
         file.sync()
-
-
-def _is_of_run(record: records.Record) -> bool:
-    """Whether somebody may ask later if the writer of this record lives."""
-    return type(record) is records.Checkpoint and bool(record.next) or type(record) is records.Tool
 
 
 def _lines(seq: int, ts: str, everything: list[records.Record]) -> list[journal.Line]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from langgraph_jsonl_checkpoint.errors import CorruptSessionError, NoSessionError, UnsupportedVersionError
-from langgraph_jsonl_checkpoint.folds.contents import Contents, Stored
+from langgraph_jsonl_checkpoint.folds.contents import VERSION, Contents, Stored, Versioned
 from langgraph_jsonl_checkpoint.identity import version_of
 from langgraph_jsonl_checkpoint.log import journal, logfile, packing, records
 from langgraph_jsonl_checkpoint.log.lines import Lines
@@ -288,6 +288,8 @@ class _Check:
             self._say(self._found.index, 1, "the index says other frames than there are")
             return
         try:
+            if msgspec.json.decode(index.contents, type=Versioned).version != VERSION:
+                return  # of another release, whose folds may say something else; readers read the lines instead
             said = msgspec.json.decode(index.contents, type=Stored)
         except msgspec.DecodeError:
             self._say(

@@ -116,8 +116,8 @@ class Checkpoints:
         found[0] = seq
         if name >= self._newest_ids.get(ns, ""):
             self._newest_ids[ns] = name
-        if places.ended is not None and untag_text(places.ended_at) != name:
-            places.ended = None  # the run goes on; an interrupt may come before the checkpoint that it is about
+        if places.ended is not None and name > untag_text(places.ended_at):
+            places.ended = None  # the run goes on; an interrupt may come before the checkpoints that led to it
         if _INPUT in text:
             told = _record(text, "checkpoint", records.Checkpoint).input
             if told is not None:
@@ -130,7 +130,8 @@ class Checkpoints:
         if _SPECIAL in text:
             record = _record(text, "writes", records.Writes)
             if any(index == upstream.RESUME_INDEX for index, _, _ in record.writes):
-                places.ended = None  # a human has answered
+                if places.ended is not None and name >= untag_text(places.ended_at):
+                    places.ended = None  # a human has answered; an answer may come behind the end that it led to
                 if untag_text(record.task) == upstream.NULL_TASK:
                     places.answer = seq
 
@@ -178,8 +179,11 @@ class Checkpoints:
     @property
     def is_unfinished(self) -> bool:
         """Whether the thread's last run, as far as it is stored, neither ended nor paused for a human."""
-        if self.places.ended is not None:
-            return False
+        return self.places.ended is None and self.leads_on
+
+    @property
+    def leads_on(self) -> bool:
+        """Whether the thread's newest checkpoint leads to tasks, be it that its run has paused or failed since."""
         newest = self.get("", None)
         return newest is not None and bool(newest.next)
 

@@ -19,7 +19,13 @@ from langgraph_jsonl_checkpoint.values.numbers import Numbers, no_numbers
 if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.log.lines import Lines
 
-VERSION = 1
+VERSION = 2  # goes up when the fields change, or when a fold says something else of the same lines
+
+
+class Versioned(msgspec.Struct):
+    """What the contents of an index have in any release."""
+
+    version: int
 
 
 class Stored(msgspec.Struct):

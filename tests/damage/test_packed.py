@@ -211,3 +211,20 @@ def test_an_index_that_says_something_else_than_the_lines_is_a_problem(written: 
         report = saver.verify("thread")
     assert [(problem.offset, problem.seq) for problem in report.problems] == [(index_of(written)[0], 1)]
     assert "index" in report.problems[0].reason
+
+
+@pytest.mark.parametrize("change", ["version alone", "and its folds"])
+def test_an_index_of_another_release_is_no_problem_and_is_not_used(written: Packed, change: str) -> None:
+    """Its folds may say something else of the same lines: readers read the lines, and a packing replaces it."""
+
+    def other(index: dict[str, Any]) -> None:
+        index["contents"]["version"] -= 1
+        if change == "and its folds":
+            index["contents"]["places"] = {"somewhere": "else"}
+
+    with JsonlSaver(written.root) as saver:
+        state = saver.resume_state("thread")
+    written.path.write_bytes(_told(written, other))
+    with JsonlSaver(written.root) as saver:
+        assert saver.verify("thread").ok
+        assert saver.resume_state("thread") == state

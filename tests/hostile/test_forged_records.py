@@ -116,6 +116,7 @@ def test_the_log_of_these_tests_is_sound(tmp_path: Path) -> None:
     """With no odd value every reader reads it, so that an error above is the odd value's."""
     with JsonlSaver(tmp_path) as saver:
         forge(saver.path("t"), LOG)
+        assert saver.verify("t").ok
         for read in READERS.values():
             read(saver)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from langchain.agents.middleware import TodoListMiddleware
 from langchain_core.messages import HumanMessage, ToolMessage
 from langgraph.graph import START, StateGraph
+from langgraph.types import interrupt
 from typing_extensions import TypedDict
 from warm import die
 
@@ -138,6 +139,14 @@ def wait_and_die(_: Report, root: str) -> None:
     """Let a tool ask a human, then die."""
     graph = agent(JsonlSaver(root), [asks(("call-1", "ask", {"what": "sure?"})), "done"], [waits("ask")])
     graph.invoke(said("please ask me first"), config(), durability="sync")
+    die()
+
+
+def wait_at_once_and_die(_: Report, root: str) -> None:
+    """Ask a human so soon that the question is stored before the checkpoints that led to it, then die."""
+    graph = StateGraph(Plain).add_node("begin", lambda _: {}).add_node("ask", lambda _: interrupt("sure?"))
+    graph.add_edge(START, "begin").add_edge("begin", "ask")
+    graph.compile(checkpointer=JsonlSaver(root)).invoke(said("please ask me first"), config())
     die()
 
 

@@ -146,9 +146,10 @@ def test_what_was_put_is_what_is_read(root: Path, how: str) -> None:
         assert not saver.resume_state(THREAD).crashed
 
 
-def test_a_process_killed_while_it_waits_for_a_human_has_not_crashed(program: Program, root: Path) -> None:
+@pytest.mark.parametrize("job", ["wait_and_die", "wait_at_once_and_die"])
+def test_a_process_killed_while_it_waits_for_a_human_has_not_crashed(program: Program, root: Path, job: str) -> None:
     """The run had paused; the answer goes to the run, and the model is told nothing else."""
-    program.kill("wait_and_die", root)
+    program.kill(job, root)
     with JsonlSaver(root) as saver:
         state = saver.resume_state(THREAD)
         assert (state.crashed, state.ended) == (False, "interrupted")

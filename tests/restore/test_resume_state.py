@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import shutil
 import time
@@ -11,13 +12,14 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.types import Command
+from langgraph.types import Command, interrupt
 
 from langgraph_jsonl_checkpoint import JsonlSaver, NoSessionError
 from restore.jobs import CALLS, ORDER, order
 from restore.scene import THREAD, agent, asks, config, gives, said, talk, waits
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from langgraph_jsonl_checkpoint import ResumeState
@@ -146,6 +148,26 @@ def test_the_end_of_the_last_run_is_told(root: Path, how: str) -> None:
         assert state.error is None
 
 
+@pytest.mark.parametrize("how", ["interrupted", "failed", "completed"])
+def test_the_end_of_a_fast_run_is_told(root: Path, how: str) -> None:
+    """LangGraph stores a question, an error and an answer beside the checkpoints, and not in their order."""
+    ends = {
+        "interrupted": lambda: interrupt("?"),
+        "failed": lambda: 1 / 0,
+        "completed": lambda: interrupt("?") and {},
+    }
+    graph = StateGraph(MessagesState).add_node("begin", lambda _: {}).add_node("end", lambda _: ends[how]())
+    graph.add_edge(START, "begin").add_edge("begin", "end")
+    for number in range(20):
+        with JsonlSaver(root) as saver:
+            compiled, where = graph.compile(checkpointer=saver), config(f"thread {number}")
+            with pytest.raises(ZeroDivisionError) if how == "failed" else contextlib.nullcontext():
+                compiled.invoke({"messages": [HumanMessage("go")]}, where)
+            if how == "completed":
+                compiled.invoke(Command(resume={"messages": []}), where)
+            assert saver.resume_state(f"thread {number}").ended == how
+
+
 def test_a_run_that_goes_on_has_not_ended(root: Path) -> None:
     """While a tool runs the run has no end, and the answer that a human gave is no end either."""
     seen: list[Any] = []
@@ -176,25 +198,94 @@ def test_another_process_reads_a_living_run(program: Program, root: Path) -> Non
     ]
 
 
+ALIVE = {"kind": "thread", "calls": {}, "crashed": False, "ended": None}
+
+
+def _await(saver: JsonlSaver, channel: str, value: Any) -> None:
+    """Wait until a write is in the log: LangGraph stores them while tasks run."""
+    while not [w for found in saver.list(config()) for w in found.pending_writes or [] if w[1:] == (channel, value)]:
+        time.sleep(0.01)
+
+
+def _two_tasks(fast: Callable[[], Any], slow: Callable[[], Any]) -> StateGraph[Any]:
+    """Two tasks of one superstep, behind another."""
+    builder = StateGraph(MessagesState)
+    builder.add_node("begin", lambda _: {})
+    builder.add_node("fast", lambda _: fast() or {"messages": [AIMessage("fast")]})
+    builder.add_node("slow", lambda _: slow() or {"messages": [AIMessage("slow")]})
+    return builder.add_edge(START, "begin").add_edge("begin", "fast").add_edge("begin", "slow")
+
+
 def test_a_run_whose_process_has_stored_writes_alone_is_alive(program: Program, root: Path) -> None:
     """It goes on with a run that was left: one task of a superstep has ended, and the other takes long."""
     seen: list[Any] = []
-    builder = StateGraph(MessagesState)
-    builder.add_node("fast", lambda _: {"messages": [AIMessage("fast")]})
-    builder.add_node("slow", lambda _: seen.extend(look()) or {"messages": [AIMessage("slow")]})
-    builder.add_edge(START, "fast").add_edge(START, "slow")
 
-    def look() -> list[Any]:
-        while not [w for w in saver.get_tuple(config()).pending_writes if w[1] == "messages"]:
-            time.sleep(0.01)
-        return program.run("read", root)
+    def slow() -> None:
+        _await(saver, "messages", [AIMessage("fast")])
+        seen.extend(program.run("read", root))
 
+    graph = _two_tasks(lambda: None, slow)
     with JsonlSaver(root) as first:
-        paused = builder.compile(checkpointer=first, interrupt_before=["fast", "slow"])
+        paused = graph.compile(checkpointer=first, interrupt_before=["fast", "slow"])
         paused.invoke({"messages": [HumanMessage("go")]}, config())
     with JsonlSaver(root) as saver:
-        builder.compile(checkpointer=saver).invoke(None, config())
-    assert seen == [{"kind": "thread", "calls": {}, "crashed": False, "ended": None}]
+        graph.compile(checkpointer=saver).invoke(None, config())
+    assert seen == [ALIVE]
+
+
+def test_a_run_whose_process_has_stored_an_answer_alone_is_alive(program: Program, root: Path) -> None:
+    """A human's answer is the first that a new process stores, and what comes of it takes long."""
+    seen: list[Any] = []
+
+    def slow() -> None:
+        answer = interrupt("?")
+        _await(saver, "__resume__", answer)
+        seen.extend(program.run("read", root))
+
+    graph = _two_tasks(lambda: None, slow)
+    with JsonlSaver(root) as first:
+        graph.compile(checkpointer=first).invoke({"messages": [HumanMessage("go")]}, config())
+    with JsonlSaver(root) as saver:
+        graph.compile(checkpointer=saver).invoke(Command(resume="yes"), config())
+    assert seen == [ALIVE]
+
+
+def test_a_run_is_alive_behind_the_change_that_another_process_made(program: Program, root: Path) -> None:
+    """Somebody changes the state in the middle of a superstep, and is gone; then a task of the run ends."""
+    seen: list[Any] = []
+
+    def fast() -> None:
+        with JsonlSaver(root) as other:
+            graph.compile(checkpointer=other).update_state(config(), {"messages": []}, as_node="begin")
+
+    def slow() -> None:
+        _await(saver, "messages", [AIMessage("fast")])
+        seen.extend(program.run("read", root))
+
+    graph = _two_tasks(fast, slow)
+    with JsonlSaver(root) as saver:
+        graph.compile(checkpointer=saver).invoke({"messages": [HumanMessage("go")]}, config())
+    assert seen == [ALIVE]
+
+
+def test_a_run_is_alive_behind_the_end_of_its_subgraph(program: Program, root: Path) -> None:
+    """A new process goes on inside a subgraph, whose end is all that it has stored."""
+    seen: list[Any] = []
+    inner = StateGraph(MessagesState).add_node("ask", lambda _: {"messages": [AIMessage("asked")]})
+    subgraph = inner.add_edge(START, "ask").compile(interrupt_before=["ask"])
+    graph = StateGraph(MessagesState).add_node("inner", lambda state: subgraph.invoke(state) and look())
+    graph.add_edge(START, "inner")
+
+    def look() -> dict[str, Any]:
+        seen.extend(program.run("read", root))
+        return {}
+
+    with JsonlSaver(root) as first:
+        graph.compile(checkpointer=first).invoke({"messages": [HumanMessage("go")]}, config())
+        assert seen == []
+    with JsonlSaver(root) as saver:
+        graph.compile(checkpointer=saver).invoke(None, config())
+    assert seen == [ALIVE]
 
 
 def test_it_is_frozen(program: Program, root: Path) -> None:
