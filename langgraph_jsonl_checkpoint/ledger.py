@@ -134,6 +134,10 @@ class Ledger:
         """Whether the call runs in this process at this moment."""
         return (self.thread_id, *key) in self._sessions.running
 
+    def is_guarded(self, key: Key) -> bool:
+        """Whether a guard runs the call at this moment; it tells each end."""
+        return self._sessions.running.get((self.thread_id, *key), False)
+
     # --- before a call
 
     def questions(self, visits: Sequence[Visit]) -> Asked:
@@ -213,7 +217,7 @@ class Ledger:
 
         def start() -> None:
             if judged is not None and judged.runs:
-                self._sessions.running.add((self.thread_id, *visit.key))
+                self._sessions.running[(self.thread_id, *visit.key)] = on_uncertain is not None
 
         self._append(make, sync=visit.effect == "side_effects", checkpoint=visit.checkpoint, then=start)
         assert judged is not None  # noqa: S101 - make has run
@@ -253,7 +257,7 @@ class Ledger:
                 raise
             self._end(visit, status, part, said, waits_for, redacted=not is_equal(kept, result))
         finally:
-            self._sessions.running.discard((self.thread_id, *visit.key))
+            self._sessions.running.pop((self.thread_id, *visit.key), None)
 
     def _end(
         self,

@@ -150,10 +150,9 @@ class Restored:
             ValueError: There is none, or there are two.
         """
         calls = [c for c in self.tool_calls() if c.tool_call_id == tool_call_id and task_id in (None, c.task_id)]
-        found = [c for c in calls if c.status == "uncertain"]
-        found = (
-            found or [c for c in calls if c.status == "completed" and c.effect == "side_effects" and c.attempt][-1:]
-        )
+        effects = [c for c in calls if c.effect == "side_effects"]
+        found = [c for c in calls if c.status == "uncertain"] or [c for c in effects if c.status == "cancelled"]
+        found = found or [c for c in effects if c.status == "completed" and c.attempt][-1:]
         thread_id = self._session.identity.thread_id
         if not found:
             said = ", ".join(f"{c.status} in task {c.task_id!r}" for c in calls) or "not in its log"

@@ -162,7 +162,8 @@ class Rules:
             if call.redacted:
                 result = without_result(call, visit.name, visit.tool_call_id, result)
             return Judgement(runs=False, result=result, is_recorded=True)
-        status = "uncertain" if self._is_unrecorded(visit) else call.own_status(self._is_alive)
+        is_alive = self._is_alive if again else self._is_in_hand
+        status = "uncertain" if self._is_unrecorded(visit) else call.own_status(is_alive)
         if status == "running":
             raise ToolCallRunningError(
                 f"{_named(visit)} is run by the live writer {call.writer!r} since {call.started_at}"
@@ -200,7 +201,7 @@ class Rules:
             if outside is not None and outside.verdict is not None:
                 return None
             return Question(visit, visit.args, 0, None, f"{_history(call, visit.name)}.", asked)
-        if call.own_status(self._is_alive) == "uncertain":
+        if call.own_status(self._is_in_hand) == "uncertain":
             said = thaw.value(call.error) if call.error is not records.NO_TEXT else ""
             text = f"{_history(call, call.name)}{f' ({said})' if said else ''}: it may have had its effect."
             return Question(visit, thaw.value(call.args), call.attempt, call.started_at, text, asked)
@@ -253,6 +254,14 @@ class Rules:
     def _as_verdict(self, decision: Decision) -> Verdict:
         return Verdict(decision.kind, str(self._thaw.value(decision.message)), decision.by)
 
+    def _is_in_hand(self, call: Call) -> bool:
+        """Whether whoever started a call's last attempt lives, and knows of its end.
+
+        Who goes on with a run saw what ended it, and not what was cancelled for that: the tools beside one that
+        raised are.
+        """
+        return call.end != "cancelled" and self._is_alive(call)
+
     def _orphan(self, visit: Visit) -> Call | None:
         """An uncertain call of another checkpoint with this tool and these arguments: its AIMessage was lost.
 
@@ -269,7 +278,7 @@ class Rules:
             if call.key == visit.key or same_place or not is_equal(self._thaw.value(call.args), visit.args):
                 continue
             lost = call.has_result and not self._is_alive(call)
-            if lost or call.verdict is not None or call.status(self._is_alive) == "uncertain":
+            if lost or call.verdict is not None or call.status(self._is_in_hand) == "uncertain":
                 return call
         return None
 

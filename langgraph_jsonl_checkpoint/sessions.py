@@ -73,7 +73,7 @@ class Sessions:
         self._held = 0  # bytes that the open sessions keep in memory, about
         self._versions = itertools.count()
         self._deleted: dict[str, tuple[str, frozenset[str]]] = {}
-        self.running: set[tuple[str, str, str]] = set()
+        self.running: dict[tuple[str, str, str], bool] = {}  # thread, task and call; whether a guard has it
         self.skips = SkipIndex()
         self._end = weakref.finalize(self, _abandon, self.writer)
         self._end.atexit = False

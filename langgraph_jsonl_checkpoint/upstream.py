@@ -32,6 +32,7 @@ __all__ = [
     "delta_channels",
     "delta_value",
     "end_of_run",
+    "execution_of",
     "graph_of",
     "index_of",
     "is_compiled",
@@ -198,6 +199,15 @@ def answers(configurable: Mapping[str, Any]) -> Answers:
     return Answers(configurable[_SCRATCHPAD])
 
 
+def execution_of(configurable: Mapping[str, Any]) -> object:
+    """An object that all share that runs in one execution of a task; None if nothing runs. It has weak references."""
+    return _execution(configurable.get(_SCRATCHPAD))
+
+
+def _execution(scratchpad: Any) -> object:
+    return getattr(scratchpad, "get_null_resume", None)
+
+
 class Answers:
     """The answers of one execution of a task, which `interrupt()` gives out one by one.
 
@@ -207,7 +217,7 @@ class Answers:
 
     def __init__(self, scratchpad: Any) -> None:
         self._scratchpad = scratchpad
-        self.key: object = scratchpad.get_null_resume
+        self.key: object = _execution(scratchpad)
 
     @property
     def stored(self) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -22,6 +23,7 @@ from langgraph_jsonl_checkpoint.rules import Visit
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from langgraph_jsonl_checkpoint.folds.tool_calls import Key
     from langgraph_jsonl_checkpoint.ledger import Ledger
     from langgraph_jsonl_checkpoint.saver import JsonlSaver
 
@@ -48,7 +50,8 @@ class SessionRecorder(BaseCallbackHandler):
         self._saver = saver
         self._timeout = timeout
         self._policy = policy or ToolPolicy()
-        self._runs: dict[UUID, tuple[Ledger, Visit]] = {}
+        self._runs: dict[UUID, tuple[Ledger, Visit, dict[Key, str]]] = {}
+        self._calls: weakref.WeakKeyDictionary[Any, dict[Key, str]] = weakref.WeakKeyDictionary()
         self._seen: dict[UUID | None, dict[str, int]] = {}
         self._lock = threading.Lock()
 
@@ -81,12 +84,14 @@ class SessionRecorder(BaseCallbackHandler):
         told = ledger.redaction.value(name, args)
         tool_call_id = kwargs.get("tool_call_id") or self._number(parent_run_id, name, told)
         ledger.announce()
-        if ledger.is_running((task, tool_call_id)):
-            return  # a guard has it
+        if ledger.is_guarded((task, tool_call_id)):
+            return
         # The config of the node that calls the tool: a callback is given none.
         configurable = (var_child_runnable_config.get() or {}).get("configurable", {})
+        calls = self._calls_of(upstream.execution_of(configurable))
+        key, again = self._claim(calls, task, tool_call_id)
         visit = Visit(
-            (task, tool_call_id),
+            key,
             tool_call_id,
             name,
             told,
@@ -97,28 +102,47 @@ class SessionRecorder(BaseCallbackHandler):
             upstream.checkpoint_of(configurable),
             elsewhere=not self._saver.shares(upstream.checkpointer(configurable), str(thread_id)),
         )
-        drive(barrier(self._saver, ledger, visit, configurable, self._timeout))
-        if not ledger.enter(visit, {}, None, 0).runs:
-            raise UncertainToolCallError(
-                f"tool call {tool_call_id!r} ({name}) of task {task!r} is over, and a callback cannot give its "
-                f"result again. Let it run again with saver.resolve({thread_id!r}, {tool_call_id!r}, "
-                f"{{'type': 'approve'}}), or call the tool in a ToolNode with a ToolGuard."
-            )
+        try:
+            drive(barrier(self._saver, ledger, visit, configurable, self._timeout))
+            _enter(ledger, visit, again=again)
+        except BaseException:
+            calls.pop(key)
+            raise
         with self._lock:
-            self._runs[run_id] = ledger, visit
+            self._runs[run_id] = ledger, visit, calls
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
         """Record that a tool ended."""
-        ledger, visit = self._runs.pop(run_id, (None, None))
-        if ledger is not None and visit is not None:
-            failed = getattr(output, "status", None) == "error"
-            ledger.leave(visit, "failed" if failed else "completed", result=output)
+        self._leave(run_id, "failed" if getattr(output, "status", None) == "error" else "completed", result=output)
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
         """Record that a tool raised, or waits for a human."""
-        ledger, visit = self._runs.pop(run_id, (None, None))
+        self._leave(run_id, ended_by(error), error)
+
+    def _leave(self, run_id: UUID, status: str, error: BaseException | None = None, result: Any = None) -> None:
+        ledger, visit, calls = self._runs.pop(run_id, (None, None, {}))
         if ledger is not None and visit is not None:
-            ledger.leave(visit, ended_by(error), error)
+            calls[visit.key] = status
+            ledger.leave(visit, status, error, result=result)
+
+    def _calls_of(self, execution: object) -> dict[Key, str]:
+        """How each call of one execution of a task ended; empty while it runs."""
+        with self._lock:
+            return {} if execution is None else self._calls.setdefault(execution, {})
+
+    def _claim(self, calls: dict[Key, str], task: str, tool_call_id: str) -> tuple[Key, bool]:
+        """The key of a call that starts, and whether its execution has seen it fail, and wants another attempt.
+
+        Of calls with one id that run beside each other all but the first are numbered.
+        """
+        with self._lock:
+            key, number = (task, tool_call_id), 1
+            while calls.get(key) == "":
+                number += 1
+                key = task, f"{tool_call_id}#{number}"
+            again = calls.get(key) in ("failed", "cancelled")
+            calls[key] = ""
+            return key, again
 
     def _number(self, caller: UUID | None, name: str, args: Any) -> str:
         """An id for a call that no model asked for: the how-manieth of its caller with this tool and these arguments.
@@ -132,3 +156,17 @@ class SessionRecorder(BaseCallbackHandler):
             counts = self._seen.setdefault(caller, {})
             counts[digest] = counts.get(digest, 0) + 1
             return f"{name}-{digest}-{counts[digest]}"
+
+
+def _enter(ledger: Ledger, visit: Visit, *, again: bool) -> None:
+    if ledger.is_running(visit.key):
+        # Before langchain-core 1.8 no callback tells of a tool that asyncio cancels. Whatever calls it now, in
+        # another execution of its task, left it behind.
+        ledger.leave(visit, "cancelled")
+    if not ledger.enter(visit, {}, None, 0, again=again).runs:
+        task, call = visit.key
+        raise UncertainToolCallError(
+            f"tool call {call!r} ({visit.name}) of task {task!r} is over, and a callback cannot give its result "
+            f"again. Let it run again with saver.resolve({ledger.thread_id!r}, {call!r}, {{'type': 'approve'}}), or "
+            "call the tool in a ToolNode with a ToolGuard."
+        )

@@ -17,7 +17,7 @@ from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.agents.flow import adrive, barrier, drive, finished, saver_of
 from langgraph_jsonl_checkpoint.agents.policy import ToolPolicy
 from langgraph_jsonl_checkpoint.agents.questions import decided, question
-from langgraph_jsonl_checkpoint.agents.turn import PAUSE, Turn, in_order, shown
+from langgraph_jsonl_checkpoint.agents.turn import PAUSE, Turn, alone, in_order, shown
 from langgraph_jsonl_checkpoint.rules import Visit
 
 if TYPE_CHECKING:
@@ -117,6 +117,19 @@ class ToolGuard:
         entry = self._entry(request)
         if entry is None:
             return await handler(request)
+        turn, key = entry.turn, entry.visit.key
+        try:
+            with turn.holding(key):
+                return await self._run(entry, request, handler)
+        except (GraphInterrupt, ParentCommand) as error:
+            await adrive(alone(turn, entry.visits))
+            if interrupts := await adrive(shown(turn, key, entry.answers)):
+                raise GraphInterrupt(interrupts) from error
+            raise
+
+    async def _run(
+        self, entry: Entry, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Result]]
+    ) -> Result:
         async with entry.turn.waiting:
             await adrive(self._settle(entry))
         judged: Judgement | None = None
@@ -128,8 +141,6 @@ class ToolGuard:
         except BaseException as error:
             if judged is not None or isinstance(error, asyncio.CancelledError) and entry.started:
                 await finished(partial(self._leave, entry, ended_by(error), error))
-            if interrupts := await adrive(shown(entry.turn, entry.visit.key, entry.answers)):
-                raise GraphInterrupt(interrupts) from error
             raise
         await finished(partial(self._leave, entry, _ended_with(result), None, result))
         return result

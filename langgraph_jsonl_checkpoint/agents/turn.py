@@ -8,6 +8,7 @@ which thread is faster: else an answer goes to a tool whose question was not sho
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import threading
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from langgraph.types import interrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from langgraph.types import Interrupt
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.folds.tool_calls import Key
     from langgraph_jsonl_checkpoint.rules import Visit
 
-PAUSE = 0.001  # seconds
+PAUSE, _LONGEST_PAUSE = 0.001, 0.02  # seconds
 _PATIENCE = 1.0  # seconds to wait for another call, which may never come, or be busy with something else
 
 
@@ -46,6 +47,7 @@ class Turn:
     raised: tuple[Interrupt, ...] = ()
     took_given: bool = False
     running: set[Key] = field(default_factory=set)
+    present: list[Key] = field(default_factory=list)
     begun: set[Key] = field(default_factory=set)
     ended: dict[Key, tuple[str, Any]] = field(default_factory=dict)  # how, and with which arguments
     paused: dict[Key, tuple[int, tuple[Interrupt, ...]]] = field(default_factory=dict)  # with the answer's number
@@ -54,7 +56,7 @@ class Turn:
     def wants_again(self, visit: Visit) -> bool:
         """Whether whatever stands around the tool has seen a result of this execution, and wants another attempt."""
         status, args = self.ended.get(visit.key, ("", None))
-        return status == "failed" or status != "" and args != visit.given
+        return status in ("failed", "cancelled") or status != "" and args != visit.given
 
     def has_answer(self, answers: upstream.Answers) -> bool:
         """Whether there is an answer that was not used."""
@@ -67,6 +69,15 @@ class Turn:
         self.took_given = self.took_given or stored <= self.used
         self.used += 1
         return answer
+
+    @contextlib.contextmanager
+    def holding(self, key: Key) -> Iterator[None]:
+        """A call is in the guard."""
+        self.present.append(key)
+        try:
+            yield
+        finally:
+            self.present.remove(key)
 
 
 def in_order(turn: Turn, visits: Sequence[Visit], key: Key) -> Generator[Step, Any, None]:
@@ -98,3 +109,16 @@ def shown(turn: Turn, key: Key, answers: upstream.Answers) -> Generator[Step, An
         yield PAUSE
         waited += PAUSE
     return min(turn.paused.values(), key=itemgetter(0))[1]
+
+
+def alone(turn: Turn, visits: Sequence[Visit]) -> Generator[Step, Any, None]:
+    """Wait until none of a task's calls is in the guard.
+
+    A ToolNode in an event loop ends with the first interrupt that comes out (tool_node.py, `_afunc`: its
+    `asyncio.gather` waits for no other call, as the pool of its threads does), and a loop that ends then, as that of
+    `asyncio.run`, cancels the others in the middle of their effects.
+    """
+    keys, pause = {visit.key for visit in visits}, PAUSE
+    while not keys.isdisjoint(tuple(turn.present)):
+        yield pause
+        pause = min(pause * 1.5, _LONGEST_PAUSE)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from langgraph.types import Command, interrupt
 
-from guard.scene import CHARGE, CONFIG, MAIL, asked, go, told
+from guard.scene import CHARGE, CONFIG, MAIL, PAY, asked, go, told
 from langgraph_jsonl_checkpoint import decide
 
 if TYPE_CHECKING:
@@ -149,3 +150,20 @@ def test_an_approval_that_langgraph_gives_again_goes_to_no_tool(place: Place, sh
     assert (asked(paused), place.effects("charge")) == (["really?"], 1)
     go(graph, Command(resume="really"), asynchronous=asynchronous)
     assert place.effects.lines("charge") == ["once", "yes, really"]
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("order", [[CHARGE, MAIL], [MAIL, CHARGE]], ids=["asked first", "asked last"])
+def test_a_tool_that_asks_does_not_end_those_beside_it(place: Place, asynchronous: bool, order: Any) -> None:
+    """The run pauses when the task's other calls are over: none is cancelled in the middle, and run again unseen."""
+
+    def settle() -> None:
+        time.sleep(0.3)  # the bank is slower than the question
+
+    graph = place.graph(
+        "tool_node", rounds=[order], bodies={"before mail": lambda: interrupt("mail?"), "charge": settle}
+    )
+    assert asked(go(graph, PAY, asynchronous=asynchronous)) == ["mail?"]
+    result = go(graph, Command(resume="send it"), asynchronous=asynchronous)
+    assert told(result["messages"]) == {"charge-1": "charged 40 EUR", "mail-1": "mailed ann"}
+    assert (place.effects("charge"), place.effects.lines("mail")) == (1, ["send it"])

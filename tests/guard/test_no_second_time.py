@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain.agents.middleware import AgentMiddleware
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
@@ -184,6 +186,62 @@ def test_another_saver_asks_about_a_call_that_raised(place: Place, shape: str, a
     paused = go(place.graph(shape, saver=other), None, asynchronous=asynchronous)
     assert (attempts(paused), place.effects("charge")) == ([("charge-1", 1)], 1)
     assert "gateway timeout" in asked(paused)[0]["calls"][0]["description"]
+
+
+@SHAPES
+def test_a_call_that_was_cancelled_is_asked_about_by_the_saver_that_saw_it(place: Place, shape: str) -> None:
+    """A tool raised, and asyncio stopped the one beside it in the middle: only what was raised was seen."""
+
+    def fail() -> None:
+        raise ConnectionError("no mail")
+
+    def settle() -> None:
+        charged.set()
+        time.sleep(0.3)
+
+    charged = threading.Event()
+    saver = place.saver()
+    bodies = {"before mail": lambda: charged.wait(20), "mail": fail, "charge": settle}
+    graph = place.graph(shape, saver=saver, rounds=[[CHARGE, MAIL]], bodies=bodies)
+    with pytest.raises(ConnectionError):
+        go(graph, PAY, asynchronous=True)
+    assert {call.name: call.status for call in saver.resume_state("t").tool_calls} == {
+        "charge": "cancelled",
+        "mail": "failed",
+    }
+    place.effects.bodies = {}
+    paused = go(graph, None, asynchronous=True)
+    assert (attempts(paused), place.effects("charge")) == ([("charge-1", 1)], 1)
+    assert "stopped while it ran" in asked(paused)[0]["calls"][0]["description"]
+    result = go(graph, Command(resume={"type": "respond", "message": "it was paid"}), asynchronous=True)
+    assert told(result["messages"]) == {"charge-1": "it was paid", "mail-1": "mailed ann"}
+    assert (place.effects("charge"), place.effects("mail")) == (1, 2)
+
+
+class Deadline(AgentMiddleware):
+    """Stops a tool that takes too long, and tries it once more."""
+
+    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+        """Run the call."""
+        try:
+            return await asyncio.wait_for(handler(request), 0.5)
+        except TimeoutError:
+            return await handler(request)
+
+
+async def test_whoever_cancels_a_call_and_wants_it_again_is_not_asked(place: Place) -> None:
+    """A middleware outside of the guard stops a slow tool and tries again: in this execution it decides."""
+
+    async def charge(euros: int) -> str:
+        """Charge the card."""
+        said = place.effects._have("charge", f"charged {euros} EUR")
+        if place.effects("charge") == 1:
+            await asyncio.Event().wait()
+        return said
+
+    graph = place.graph("create_agent", tools=[charge], middleware=[Deadline()])
+    result = await graph.ainvoke(PAY, CONFIG)
+    assert (asked(result), results(result), place.effects("charge")) == ([], ["charged 40 EUR"], 2)
 
 
 @BOTH_WAYS

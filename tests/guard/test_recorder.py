@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from cases.logs import records
+from langchain_core.messages import AIMessage
+from langchain_core.tools import BaseTool, StructuredTool
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
-from guard.scene import CONFIG, PAY, asked, go
+from guard.scene import CHARGE, CONFIG, PAY, asked, go
 from langgraph_jsonl_checkpoint import SessionRecorder, ToolLogError, ToolPolicy, UncertainToolCallError
 
 if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+
     from guard.conftest import Place
 
 SHAPES = pytest.mark.parametrize("shape", ["create_agent", "tool_node", "handling", "direct"])
 BOTH_WAYS = pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
+
+# Before langchain-core 1.8 a callback was told of no tool that asyncio cancels.
+TELLS_OF_A_CANCEL = "except BaseException" in inspect.getsource(BaseTool.arun)
 
 
 def start(place: Place, shape: str, *, policy: Any = None, bodies: Any = None) -> Any:
@@ -104,3 +114,83 @@ def test_a_call_that_cannot_be_recorded_is_not_started(place: Place, shape: str,
     with pytest.raises(ToolLogError):
         go(graph, PAY, config, asynchronous=asynchronous, durability="exit")
     assert place.effects("charge") == 0
+
+
+class Bank:
+    """A tool that never comes back from its first call, and a node that calls it itself."""
+
+    def __init__(self, place: Place, call: Any) -> None:
+        self._place = place
+        self._call = call
+        self.entered = asyncio.Event()
+
+    async def charge(self, euros: int) -> str:
+        """Charge the card."""
+        said = self._place.effects._have("charge", f"charged {euros} EUR")
+        self.entered.set()
+        if self._place.effects("charge") == 1:
+            await asyncio.Event().wait()
+        return said
+
+    def graph(self, saver: Any) -> Any:
+        """The graph with the node."""
+        tool = StructuredTool.from_function(coroutine=self.charge, name="charge")
+
+        async def pay(_: MessagesState, config: RunnableConfig) -> Any:
+            return {"messages": [AIMessage(await self._call(tool, config))]}
+
+        graph = StateGraph(MessagesState)
+        graph.add_node("pay", pay)
+        graph.add_edge(START, "pay")
+        return graph.compile(checkpointer=saver)
+
+
+async def test_a_call_that_was_cancelled_is_not_started_again(place: Place) -> None:
+    """Before langchain-core 1.8 no callback tells of it: another recorder of the saver does not start it."""
+    bank = Bank(place, lambda tool, config: tool.ainvoke({"euros": 40}, config))
+    saver = place.saver()
+    graph = bank.graph(saver)
+    run = asyncio.create_task(graph.ainvoke(PAY, {**CONFIG, "callbacks": [SessionRecorder(saver)]}))
+    await bank.entered.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    config = {**CONFIG, "callbacks": [SessionRecorder(saver)]}
+    for _ in range(2):
+        with pytest.raises(UncertainToolCallError, match="stopped while it ran"):
+            await graph.ainvoke(None, config)
+    assert place.effects("charge") == 1
+    (call,) = (await saver.aresume_state("t")).tool_calls
+    await asyncio.to_thread(saver.resolve, "t", call.tool_call_id, {"type": "approve"})
+    result = await graph.ainvoke(None, config)
+    assert (result["messages"][-1].text, place.effects("charge")) == ("charged 40 EUR", 2)
+
+
+async def test_a_node_that_stops_its_tool_may_call_it_again(place: Place) -> None:
+    """Who cancelled it and wants it again is the program, in one execution of its task: each attempt is recorded."""
+
+    async def twice(tool: Any, config: RunnableConfig) -> str:
+        call = {"name": "charge", "args": {"euros": 40}, "id": "charge-1", "type": "tool_call"}
+        try:
+            said = await asyncio.wait_for(tool.ainvoke(call, config), 0.5)
+        except TimeoutError:
+            said = await tool.ainvoke(call, config)
+        return str(said.text)
+
+    saver = place.saver()
+    result = await Bank(place, twice).graph(saver).ainvoke(PAY, {**CONFIG, "callbacks": [SessionRecorder(saver)]})
+    assert (result["messages"][-1].text, place.effects("charge")) == ("charged 40 EUR", 2)
+    told = ["cancelled"] if TELLS_OF_A_CANCEL else ["requested"]  # the other is another call, while nobody knows
+    assert statuses(place) == ["requested", "started", *told, "started", "completed"]
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("shape", ["create_agent", "tool_node"])
+def test_two_calls_with_one_id_both_run(place: Place, shape: str, asynchronous: bool) -> None:
+    """A model gave two calls of one message the same id: both have their effect."""
+    saver = place.saver()
+    twins = [CHARGE, {**CHARGE, "args": {"euros": 50}}]
+    graph = place.graph(shape, saver=saver, hook=False, rounds=[twins])
+    result = go(graph, PAY, {**CONFIG, "callbacks": [SessionRecorder(saver)]}, asynchronous=asynchronous)
+    assert [m.text for m in result["messages"] if m.type == "tool"] == ["charged 40 EUR", "charged 50 EUR"]
+    assert place.effects("charge") == 2
