@@ -22,6 +22,7 @@ from langgraph_jsonl_checkpoint.errors import (
     UncertainToolCallError,
     UnsupportedVersionError,
     ValueEncodingError,
+    WrongSerdeError,
 )
 from langgraph_jsonl_checkpoint.folds.memory import MemoryDeriver, SessionMemory
 from langgraph_jsonl_checkpoint.folds.resume import ResumeState, ToolCall
@@ -61,6 +62,7 @@ __all__ = [
     "UnsupportedVersionError",
     "ValueEncodingError",
     "Verification",
+    "WrongSerdeError",
     "adecide",
     "ainject",
     "aresume_or_invoke",

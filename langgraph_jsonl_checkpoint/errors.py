@@ -39,6 +39,20 @@ class CorruptSessionError(SessionError):
         )
 
 
+class WrongSerdeError(CorruptSessionError):
+    """A log holds a text that this saver's serde cannot open: it was written with another serde or another key.
+
+    Or somebody changed it. Attributes as of a `CorruptSessionError`.
+    """
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} holds what this saver's serde cannot open, in record {self.seq} at byte {self.offset}: "
+            f"{self.reason}. Nothing was changed. Give the saver the serde, with the key, that the log was written "
+            "with; if it has them, the record was changed, and saver.verify(thread_id) tells which others were."
+        )
+
+
 class UnsupportedVersionError(SessionError):
     """A log was written by a version of the format, or with a record type, that this version does not know."""
 

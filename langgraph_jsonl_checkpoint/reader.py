@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from langgraph.checkpoint.base import CheckpointTuple
 
+from langgraph_jsonl_checkpoint.errors import CorruptSessionError
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.opened import no_collections
 from langgraph_jsonl_checkpoint.values.adopt import Handed
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import DeltaChannelHistory
 
-    from langgraph_jsonl_checkpoint.errors import CorruptSessionError
     from langgraph_jsonl_checkpoint.session import Session
     from langgraph_jsonl_checkpoint.values.seal import Serde
 
@@ -154,7 +154,8 @@ class Reader:
             raise self._damaged(seq, what, error) from error
 
     def _damaged(self, seq: int, what: str, error: Exception) -> CorruptSessionError:
-        return self._lines.corrupt(seq, f"{what} cannot be read: {error}")
+        says = error.says if isinstance(error, BadTextError) else CorruptSessionError
+        return self._lines.corrupt(seq, f"{what} cannot be read: {error}", says)
 
     def _config(self, ns: str, checkpoint_id: str) -> RunnableConfig:
         return {

@@ -150,9 +150,10 @@ class Restored:
             ValueError: There is none, or there are two.
         """
         calls = [c for c in self.tool_calls() if c.tool_call_id == tool_call_id and task_id in (None, c.task_id)]
-        effects = [c for c in calls if c.effect == "side_effects"]
-        found = [c for c in calls if c.status == "uncertain"] or [c for c in effects if c.status == "cancelled"]
-        found = found or [c for c in effects if c.status == "completed" and c.attempt][-1:]
+        found = [c for c in calls if c.is_uncertain]
+        found = (
+            found or [c for c in calls if c.status == "completed" and c.effect == "side_effects" and c.attempt][-1:]
+        )
         thread_id = self._session.identity.thread_id
         if not found:
             said = ", ".join(f"{c.status} in task {c.task_id!r}" for c in calls) or "not in its log"
@@ -224,7 +225,7 @@ def lend(text: str, channels: dict[str, Any]) -> None:
 
 
 def _uncertain(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
-    return tuple(call for call in calls if call.status == "uncertain")
+    return tuple(call for call in calls if call.is_uncertain)
 
 
 def _last(record: records.Checkpoint) -> LastCheckpoint:

@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from langgraph_jsonl_checkpoint import upstream
-from langgraph_jsonl_checkpoint.errors import ChainKeyError, CorruptSessionError, UnsupportedVersionError
+from langgraph_jsonl_checkpoint.errors import (
+    ChainKeyError,
+    CorruptSessionError,
+    UnsupportedVersionError,
+    WrongSerdeError,
+)
 from langgraph_jsonl_checkpoint.folds.contents import Contents
 from langgraph_jsonl_checkpoint.log import journal, local, packing, records
 from langgraph_jsonl_checkpoint.log.arrangement import arranged
@@ -87,6 +92,7 @@ def salvage(sessions: Sessions, serde: Callable[[str], Serde], thread_id: str, i
         ValueError: The new thread exists.
         NoSessionError: The thread has no log.
         CorruptSessionError: Nothing of it can be read, or it is another thread's.
+        WrongSerdeError: Its texts were sealed with another serde, or another key.
         ChainKeyError: It was made with another key.
         UnsupportedVersionError: Another version of the package wrote it.
     """
@@ -98,6 +104,9 @@ def salvage(sessions: Sessions, serde: Callable[[str], Serde], thread_id: str, i
         raise ChainKeyError(identity.path, "another chain_key than this saver's")
     salvager = _Salvager(identity, serde(thread_id))
     salvager.take(found, key, _told(data))
+    if salvager.refused is not None:
+        reason = f"no record with a text can be opened ({salvager.refused.reason})"
+        raise WrongSerdeError(identity.path, salvager.refused.offset, salvager.refused.seq, reason)
     salvager.drop_half_deltas()
     kept = salvager.kept
     if all(isinstance(each.record, (records.Open, records.Close, records.Prune)) for each in kept):
@@ -148,6 +157,11 @@ class _Salvager:
         self._serde = serde
         self._references = References(serde, opens=True)
         self._contents = Contents(Lines(identity.path))  # refuses what readers would
+
+    @property
+    def refused(self) -> Problem | None:
+        """The first record whose text the serde cannot open, if it can open none of the log."""
+        return self.dropped[0] if self._references.are_of_another_serde else None
 
     def take(self, found: Survey, key: bytes, told: dict[int, bytes]) -> None:
         """The records that stay, in their order."""

@@ -94,7 +94,8 @@ class Verification:
     def __str__(self) -> str:
         held = f"{self.records} records in {self.commits} commits"
         if self.ok:
-            return f"{self.thread_id}: good; {held}, {self.bytes} bytes"
+            sealed = f"; {self.sealed} sealed texts were not looked into" if self.sealed else ""
+            return f"{self.thread_id}: good; {held}, {self.bytes} bytes{sealed}"
         told = "".join(f"\n  {problem}" for problem in self.problems)
         return f"{self.thread_id}: damaged; {held} can be read\n  {self.path}{told}"
 
@@ -119,7 +120,7 @@ def verify(identity: Identity, serde: Serde, key: bytes, head: tuple[int, str] |
         check.records()
         if check.is_whole:
             check.folds()
-    problems = [*_keyed(found, key), *check.problems]
+    problems = [*_keyed(found, key), *check.summed]
     if head is not None:
         problems += _anchored(found, head)
     last = next((c for c in reversed(found.commits) if c.chain), None)
@@ -223,6 +224,15 @@ class _Check:
     def is_whole(self) -> bool:
         """Whether the folds can be looked at."""
         return not self.problems and bool(self._lines.next)
+
+    @property
+    def summed(self) -> list[tuple[Any, ...]]:
+        """The problems; if the serde can open no text of the log, that is the one problem."""
+        if not self.references.are_of_another_serde:
+            return self.problems
+        offset, seq, reason, _ = self.problems[0]
+        said = "not one text can be opened: the log was written with another serde than this saver's, or another key"
+        return [(offset, seq, f"{said} ({reason})", False)]
 
     def records(self) -> None:
         """Look at each record, and at the index where the lines that it is about end."""

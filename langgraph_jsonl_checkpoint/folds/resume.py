@@ -27,8 +27,8 @@ class ToolCall:
         name: The tool.
         args: Its arguments.
         status: "pending": it never ran, or will run again. "running": a live writer runs it. "waiting": for a
-            human. "completed", "failed", "cancelled". "uncertain": it may have had its effect. "resolved": somebody
-            decided what its result is.
+            human. "completed", "failed". "cancelled": it was stopped while it ran, by a writer that lives.
+            "uncertain": it may have had its effect. "resolved": somebody decided what its result is.
         effect: What running it again would do: "read_only", "idempotent" or "side_effects".
         attempt: How often it was started; 0 also if no hook recorded it.
         task_id: Its task; empty if no hook recorded it.
@@ -59,6 +59,11 @@ class ToolCall:
     decision: Mapping[str, Any] | None = None
     check: bool = False
     seqs: tuple[int, ...] = ()
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether it may have had its effect and nobody decided upon it, so that it does not run again unasked."""
+        return self.status == "uncertain" or self.status == "cancelled" and self.effect == "side_effects"
 
     @property
     def result_text(self) -> str:

@@ -188,7 +188,8 @@ def _metadata(fold: Checkpoints, thaw: Thawer, ns: str, name: str) -> dict[str, 
     try:
         return thaw.mapping(_record(fold, ns, name).metadata)
     except BadTextError as error:
-        raise fold.lines.corrupt(fold.seq(ns, name), f"checkpoint {name!r} cannot be read: {error}") from error
+        said = f"checkpoint {name!r} cannot be read: {error}"
+        raise fold.lines.corrupt(fold.seq(ns, name), said, error.says) from error
 
 
 def _id(record: records.Checkpoint | None) -> str:

@@ -147,9 +147,11 @@ class Lines:
                 )
             self._is_checked = True
 
-    def corrupt(self, seq: int, reason: str) -> CorruptSessionError:
+    def corrupt(
+        self, seq: int, reason: str, kind: type[CorruptSessionError] = CorruptSessionError
+    ) -> CorruptSessionError:
         """The error about a record."""
-        return CorruptSessionError(self._path, self.offset(seq), seq, reason)
+        return kind(self._path, self.offset(seq), seq, reason)
 
     def _load(self, at: int) -> list[bytes]:
         lines = self._read(at)

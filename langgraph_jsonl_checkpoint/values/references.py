@@ -9,6 +9,7 @@ import msgspec
 
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.values.messages import CLASSES
+from langgraph_jsonl_checkpoint.values.seal import SealError
 from langgraph_jsonl_checkpoint.values.types import UNTAG
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class References:
     Attributes:
         next: The next free number.
         sealed: How many sealed texts were passed over.
+        opened: How many texts were opened.
+        refused: How many the serde could not open.
     """
 
     def __init__(self, serde: Serde, *, opens: bool) -> None:
@@ -61,7 +64,12 @@ class References:
         self._all, self._messages, self._values = _Runs(), _Runs(), _Runs()
         self._stems: set[int] = set()
         self.next = 0
-        self.sealed = 0
+        self.sealed = self.opened = self.refused = 0
+
+    @property
+    def are_of_another_serde(self) -> bool:
+        """Whether there are texts, and the serde can open none."""
+        return self.refused > 0 and not self.opened
 
     def take(self, kind: Kind, number: int, text: bytes | msgspec.Raw) -> None:
         """Take in the next message or value.
@@ -98,8 +106,13 @@ class References:
             return None
         try:
             # The numbers of a long list are no secret.
-            is_stem = plain.startswith((b'{"$list":', b'{"$map":'))
-            return msgspec.json.decode(plain if is_stem else self._serde.open(plain))
+            if not plain.startswith((b'{"$list":', b'{"$map":')):
+                plain = self._serde.open(plain)
+                self.opened += 1
+            return msgspec.json.decode(plain)
+        except SealError as error:
+            self.refused += 1
+            raise DanglingError(str(error)) from error
         except Exception as error:
             raise DanglingError(f"{type(error).__name__}: {error}") from error
 

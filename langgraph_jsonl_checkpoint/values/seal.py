@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
 
+class SealError(ValueError):
+    """A text that a serde cannot open: it is sealed with another, or in the clear where all is sealed."""
+
+
 class Serde:
     """A saver's serde, for one thread.
 
@@ -63,17 +67,22 @@ class Serde:
         """The text that was sealed; the text itself under the default serde.
 
         Raises:
-            ValueError: The text was sealed and should not be, was not and should be, or belongs to another thread.
+            SealError: The text was sealed and should not be, was not and should be, or with another key.
+            ValueError: It belongs to another thread.
         """
         if not self.seals:
             if text.startswith(b'{"$sealed":'):
-                raise ValueError("the text was sealed by another serializer, and this saver has the default one")
+                raise SealError("the text was sealed by another serializer, and this saver has the default one")
             return text
         tree = msgspec.json.decode(text)
         if type(tree) is not dict or tree.keys() != {"$sealed"}:
-            raise ValueError("the text is not sealed, and this saver's serializer seals all")
+            raise SealError("the text is not sealed, and this saver's serializer seals all")
         kind, data = tree["$sealed"]
-        found = self._serde.loads_typed((self._encrypted(kind), untag_bytes(data)))
+        sealed = self._encrypted(kind), untag_bytes(data)
+        try:
+            found = self._serde.loads_typed(sealed)
+        except Exception as error:
+            raise SealError(f"{type(error).__name__}: {error}") from error
         if found["thread_id"] != self._thread_id:
             raise ValueError("the text was sealed for another thread")
         return str(found["json"]).encode()

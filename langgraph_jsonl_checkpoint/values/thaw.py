@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from langgraph_jsonl_checkpoint.errors import SessionError
+from langgraph_jsonl_checkpoint.errors import CorruptSessionError, SessionError, WrongSerdeError
 from langgraph_jsonl_checkpoint.values import messages, ranges
 from langgraph_jsonl_checkpoint.values.book import message_of
+from langgraph_jsonl_checkpoint.values.seal import SealError
 from langgraph_jsonl_checkpoint.values.types import UNTAG
 
 if TYPE_CHECKING:
@@ -24,7 +25,17 @@ _EACH, _JUMP = 1 << 10, 1 << 14  # what reading a number again, and a run of num
 
 
 class BadTextError(SessionError):
-    """A text of the log that does not stand for a value."""
+    """A text of the log that does not stand for a value.
+
+    Attributes:
+        says: The error about the log that it comes to.
+    """
+
+    says: type[CorruptSessionError] = CorruptSessionError
+
+
+class _UnopenedTextError(BadTextError):
+    says = WrongSerdeError
 
 
 class Thawer:
@@ -80,6 +91,8 @@ class Thawer:
             raise
         except RecursionError:
             raise BadTextError("a value is nested too deeply") from None
+        except SealError as error:
+            raise _UnopenedTextError(str(error)) from error
         except Exception as error:
             raise BadTextError(f"{type(error).__name__}: {error}") from error
 

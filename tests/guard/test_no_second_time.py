@@ -209,6 +209,8 @@ def test_a_call_that_was_cancelled_is_asked_about_by_the_saver_that_saw_it(place
         "charge": "cancelled",
         "mail": "failed",
     }
+    assert [call.name for call in saver.uncertain("t")] == ["charge"]
+    assert "charge(euros=40) was stopped while it ran" in str(saver.session_memory("t"))
     place.effects.bodies = {}
     paused = go(graph, None, asynchronous=True)
     assert (attempts(paused), place.effects("charge")) == ([("charge-1", 1)], 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import pickle
+import re
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Interrupt, Overwrite, Send, interrupt
 
-from langgraph_jsonl_checkpoint import JsonlSaver, SessionError
+from langgraph_jsonl_checkpoint import JsonlSaver, SessionError, WrongSerdeError
 
 from .forge import forge
 from .same import difference
@@ -237,6 +238,43 @@ def test_a_plain_saver_refuses_an_encrypted_log(tmp_path: Path) -> None:
         with JsonlSaver(tmp_path, serde=serde) as saver, pytest.raises(Exception, match=r".") as refusal:
             saver.get_tuple(config)
         assert not isinstance(refusal.value, AssertionError)
+
+
+@pytest.mark.parametrize("serde", [None, encrypted(b"another-key-of16")], ids=["none", "another key"])
+def test_a_wrong_serde_is_no_damage(tmp_path: Path, serde: Any) -> None:
+    """Each error says to give the right serde; nothing is salvaged from what cannot be opened."""
+    with Thread(tmp_path, serde=encrypted()) as thread:
+        thread.step({"messages": [HumanMessage("hello")]})
+    before = thread.saver.path("thread").read_bytes()
+    with JsonlSaver(tmp_path, serde=serde) as saver:
+        for read in (
+            lambda: saver.get_tuple(thread.head),
+            lambda: list(saver.list(thread.head)),
+            lambda: saver.resume_state("thread"),
+            lambda: saver.salvage("thread", "saved"),
+        ):
+            with pytest.raises(WrongSerdeError, match=r"at byte \d+.* Give the saver the serde") as refusal:
+                read()
+            assert (refusal.value.path, refusal.value.seq > 0) == (str(saver.path("thread")), True)
+        report = saver.verify("thread")
+        assert report.ok is (serde is None)
+        assert re.search(r"\d+ sealed texts were not looked into" if report.ok else "another key", str(report))
+        assert len(report.problems) == (serde is not None)
+        assert not saver.path("saved").exists()
+    with JsonlSaver(tmp_path, serde=encrypted()) as saver:
+        assert saver.path("thread").read_bytes() == before
+        assert str(saver.verify("thread")).endswith(" bytes")
+
+
+def test_a_log_in_the_clear_is_not_read_by_a_saver_that_encrypts(tmp_path: Path) -> None:
+    """Somebody may have put it there; the error says that the serde is another."""
+    with Thread(tmp_path) as thread:
+        thread.step({"messages": [HumanMessage("hello")]})
+    with JsonlSaver(tmp_path, serde=encrypted()) as saver:
+        for read in (lambda: saver.get_tuple(thread.head), lambda: saver.salvage("thread", "saved")):
+            with pytest.raises(WrongSerdeError, match="not sealed"):
+                read()
+        assert len(saver.verify("thread").problems) == 1
 
 
 @pytest.mark.parametrize("kind", ["checkpoint", "message", "value", "writes"])
