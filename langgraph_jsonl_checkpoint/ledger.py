@@ -78,9 +78,9 @@ class Ledger:
         self.redaction = redaction
         self._syncs = syncs
 
-    def announce(self) -> None:
-        """Say in the log, with the next record, that a hook records the thread's calls."""
-        self._sessions.peek(self.thread_id).hooked = True
+    def announce(self, ns: str | None = None) -> None:
+        """Say in the log, with the next record, that a hook records the calls of a namespace; of all without one."""
+        self._sessions.peek(self.thread_id).hooks.add(ns)
 
     def holds(self, ns: str, checkpoint_id: str) -> bool:
         """Whether a checkpoint is in the log, or will never come into it.
@@ -236,7 +236,7 @@ class Ledger:
 
         Args:
             visit: The call.
-            status: "completed", "failed", "cancelled" or "paused".
+            status: "completed", "failed", "cancelled", "withdrawn" or "paused".
             error: What it raised.
             result: What the model is told, if anything.
             waits_for: The number of the task's answer that it waits for, if it is paused.
@@ -336,7 +336,7 @@ class Ledger:
         then: Callable[[], None] = lambda: None,
     ) -> None:
         with self._sessions.use(self.thread_id) as session:
-            late = checkpoint is not None and self._sessions.is_late(self.thread_id, checkpoint)
+            late = checkpoint is not None and self._sessions.is_late(session, checkpoint)
             wanted = sync if self._syncs else None
             if late or not session.append(lambda page: make(page, session), self._serde, sync=wanted):
                 raise DeletedSessionError(f"thread {self.thread_id!r} was deleted during its run")

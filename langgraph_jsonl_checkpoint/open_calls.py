@@ -92,7 +92,7 @@ class OpenCalls:
         status = recorded.status(self._ledger.is_alive)
         if status == "waiting":
             return None
-        if status == "pending" and not recorded.attempt:
+        if status == "pending" and (not recorded.attempt or recorded.end == "withdrawn"):
             return _message(call, f"{call['name']} was never started.")
         if status in ("failed", "cancelled") and recorded.replay_safe and recorded.error is not records.NO_TEXT:
             return _message(call, f"{call['name']} failed: {thaw.value(recorded.error)}")
@@ -107,7 +107,7 @@ class OpenCalls:
             if waits:
                 return None
         fold, runs = session.checkpoints, session.runs
-        if all(runs.hooks.get(runs.writer_of(fold.seq(ns, name)), False) for name in self._left(ns, lineage)):
+        if all(runs.is_hooked(runs.writer_of(fold.seq(ns, name)), ns) for name in self._left(ns, lineage)):
             return _message(call, f"{call['name']} was never started.")
         return _message(call, f"Outcome unknown: whether {call['name']} ran is not recorded.")
 

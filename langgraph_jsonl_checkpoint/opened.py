@@ -53,7 +53,7 @@ class OpenedLog:
         header: Its header; None if it has no log.
         identity: Which session it is.
         writer: This saver as a writer.
-        hooked: Whether a hook in this process records the thread's tool calls.
+        hooks: The namespaces whose tool calls a hook in this process records; None stands for all.
         failure: Why the last append failed; None if it did not, or the log was read since.
         left_out: Subgraphs that store nothing here.
         recall: How far the session's memory has been derived.
@@ -70,7 +70,7 @@ class OpenedLog:
         self.shadows = Shadows()
         self._start(Lines(self.identity.path))
         self.header: records.Session | None = None
-        self.hooked = False
+        self.hooks: set[str | None] = set()
         self.left_out: set[str] = set()
         self.recall: Recall | None = None
         self.texts: list[tuple[object, str]] = []

@@ -192,7 +192,7 @@ class Restored:
         if any(w.channel == upstream.INTERRUPT for w in session.checkpoints.writes(ns, checkpoint_id)):
             return "waiting"
         # Where a hook was installed, a call without a record never started.
-        if not scheduled or session.runs.hooks.get(writer, False):
+        if not scheduled or session.runs.is_hooked(writer, ns):
             return "pending"
         if session.writer.is_alive(writer):
             return "running" if session.checkpoints.ended is None else "pending"

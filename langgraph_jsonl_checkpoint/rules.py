@@ -301,7 +301,9 @@ class Rules:
         if known is not None and known.attempt or fold.get(visit.ns, visit.checkpoint) is None:
             return False
         writer = runs.writer_of(fold.seq(visit.ns, visit.checkpoint))
-        if runs.hooks.get(writer, True) or writer in runs.paused or session.writer.is_alive(writer):
+        if writer not in runs.hooks or runs.is_hooked(writer, visit.ns):
+            return False
+        if writer in runs.paused or session.writer.is_alive(writer):
             return False
         writes = fold.writes(visit.ns, visit.checkpoint)
         return not any(w.task == visit.key[0] and w.channel == upstream.INTERRUPT for w in writes)

@@ -310,7 +310,7 @@ def _composed(
         text = line.text
         if isinstance(record, records.Open) and record.hook and gone is not None:
             # That a hook was there says that a call without a record never started. Here the record may be lost.
-            text = records.line(0, records.timestamp(text), msgspec.structs.replace(record, hook=False))
+            text = records.line(0, records.timestamp(text), msgspec.structs.replace(record, hook=False, within=[]))
         lines.append(text)
     if serde(source).seals:
         owner, heir = serde(source), serde(into.thread_id)

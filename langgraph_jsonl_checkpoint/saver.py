@@ -214,8 +214,7 @@ class JsonlSaver(Restorer, BaseCheckpointSaver[Any]):
     def _put_writes(self, config: RunnableConfig, call: WritesCall) -> None:
         thread_id = _thread_id(config)
         with self._sessions.use(thread_id) as session:
-            known = session.checkpoints.has(call.ns, call.checkpoint_id)
-            if not known and self._sessions.is_late(thread_id, call.checkpoint_id):
+            if self._sessions.is_late(session, call.checkpoint_id):
                 return  # and so does not bring a deleted thread back
             session.append(
                 lambda page: [] if call.is_stored(session) else call.records(page, session.checkpoints.ended),

@@ -17,6 +17,7 @@ from langgraph_jsonl_checkpoint.errors import DeletedSessionError, SessionError,
 from langgraph_jsonl_checkpoint.log import frames, journal, local, logfile, packing, records
 from langgraph_jsonl_checkpoint.opened import ATTEMPTS, OpenedLog
 from langgraph_jsonl_checkpoint.values.page import Page
+from langgraph_jsonl_checkpoint.values.types import tag_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -296,12 +297,14 @@ class Session(OpenedLog):
         in_run = any(map(self._is_of_run, made))
         if in_run:
             self.writer.live()
-        hook = runs.hooks.get(me)
-        told = self.hooked or bool(hook)
-        if hook is told and self._recovered is None and (runs.writer == me or not in_run):
+        known, untold = me in runs.hooks, runs.untold(me, self.hooks)
+        if known and not untold and self._recovered is None and (runs.writer == me or not in_run):
             return []
         died = "" if runs.writer == me else self.left_by()
-        return [self.identity.opening(known=hook is not None, hook=told, died=died, recovered=self._recovered)]
+        within = [tag_text(ns) for ns in sorted(ns for ns in untold if ns is not None)]
+        return [
+            self.identity.opening(known=known, hook=bool(untold), within=within, died=died, recovered=self._recovered)
+        ]
 
     def _is_of_run(self, record: records.Record) -> bool:
         """Whether somebody may ask later if the writer of this record lives.

@@ -122,7 +122,7 @@ class Sessions:
         """Unlock a session that was taken."""
         try:
             self._note(thread_id, session)
-            self._account(session, session.held)
+            self._account(session, session.held if self._open.get(thread_id) is session else 0)
         finally:
             session.lock.release()
         if self._is_over():
@@ -204,12 +204,19 @@ class Sessions:
             self._open.pop(thread_id, None)
             self._account(session, 0)
 
-    def is_late(self, thread_id: str, checkpoint_id: str) -> bool:
-        """Whether a write is about a checkpoint that was there, or being made, when its thread was deleted."""
+    def is_late(self, session: Session, checkpoint_id: str) -> bool:
+        """Whether a write is about a checkpoint that was there, or being made, when its thread was deleted.
+
+        One that is there again, by a copy or another saver, is not.
+        """
+        thread_id = session.identity.thread_id
         if thread_id not in self._deleted:
             return False
         moment, ids = self._deleted[thread_id]
-        return checkpoint_id in ids or _is_time_ordered(checkpoint_id) and checkpoint_id < moment
+        if checkpoint_id not in ids and not (_is_time_ordered(checkpoint_id) and checkpoint_id < moment):
+            return False
+        session.refresh(begins=False)
+        return not any(session.checkpoints.has(ns, checkpoint_id) for ns in session.checkpoints.namespaces())
 
     def close(self, error: str) -> None:
         """Close every session; later calls raise. `error` is the exception that ends the saver, if one does."""

@@ -86,7 +86,7 @@ class Context:
         if "thread_id" not in configurable:
             self._saver = None
         if self._saver is not None:
-            self._saver.ledger(self._thread_id).announce()
+            self._saver.ledger(self._thread_id).announce(self._ns)
 
     def read(self, messages: Sequence[BaseMessage]) -> Generator[Step, Any, tuple[str, dict[str, ToolMessage]]]:
         """The memory's text, and the answers to the messages' open calls by tool_call_id."""

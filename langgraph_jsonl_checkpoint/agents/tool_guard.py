@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import weakref
 from collections.abc import Mapping
@@ -139,8 +138,10 @@ class ToolGuard:
                 return judged.result  # type: ignore[no-any-return]
             result = await handler(request)
         except BaseException as error:
-            if judged is not None or isinstance(error, asyncio.CancelledError) and entry.started:
+            if judged is not None:
                 await finished(partial(self._leave, entry, ended_by(error), error))
+            elif entry.started:  # and cancelled before the tool's body was called
+                await finished(partial(self._leave, entry, "withdrawn", None))
             raise
         await finished(partial(self._leave, entry, _ended_with(result), None, result))
         return result
@@ -222,11 +223,11 @@ class ToolGuard:
             return None
         thread_id = str(info.thread_id)
         ledger = saver.ledger(thread_id)
-        ledger.announce()
+        ns = upstream.parent_namespace(info.checkpoint_ns)
+        ledger.announce(ns)
         answers = upstream.answers(configurable)
         with self._lock:
             turn = self._turns.setdefault(answers.key, Turn())
-        ns = upstream.parent_namespace(info.checkpoint_ns)
         elsewhere = not saver.shares(own, thread_id)
         tools = {tool.name: tool for tool in request.runtime.tools}
 

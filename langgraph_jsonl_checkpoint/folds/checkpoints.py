@@ -38,9 +38,10 @@ class Write(NamedTuple):
 
 
 class _Step(msgspec.Struct):
-    """The status of a `tool` record."""
+    """The status of a `tool` record, and the attempt that starts with it."""
 
     status: str
+    attempt: int = 0
 
 
 class _Named(msgspec.Struct):
@@ -57,14 +58,14 @@ class Places(msgspec.Struct):
     Attributes:
         spaces: By namespace and id: the seq of the checkpoint's last record, or -1, and of the writes for it.
         ended: The seq of the `terminal` record of the last run, if it stopped.
-        ended_at: The id of its checkpoint, as it stands there.
+        ended_at: The namespace and the id of its checkpoint.
         inputs: The ids of the inputs that were applied.
         answer: The seq of the last answer that was given to a run as a whole.
     """
 
     spaces: dict[str, dict[str, list[int]]]
     ended: int | None
-    ended_at: Any
+    ended_at: tuple[str, str]
     inputs: set[str]
     answer: int | None
 
@@ -101,11 +102,11 @@ class Checkpoints:
         elif kind == "writes":
             self._take_writes(text, seq)
         elif kind == "terminal":
-            places.ended, places.ended_at = seq, _record(text, "terminal", records.Terminal).checkpoint
+            record = _record(text, "terminal", records.Terminal)
+            places.ended, places.ended_at = seq, (untag_text(record.ns), untag_text(record.checkpoint))
         elif kind == "tool":
-            # A question about a call comes while its run waits; a call that starts is a run that goes on.
-            if places.ended is not None and msgspec.json.decode(text, type=_Step).status == "started":
-                places.ended = None
+            if places.ended is not None:
+                self._take_step(text)
         elif kind == "prune":
             places.inputs.update(map(untag_text, _record(text, kind, records.Prune).inputs or ()))
 
@@ -116,12 +117,23 @@ class Checkpoints:
         found[0] = seq
         if name >= self._newest_ids.get(ns, ""):
             self._newest_ids[ns] = name
-        if places.ended is not None and name > untag_text(places.ended_at):
-            places.ended = None  # the run goes on; an interrupt may come before the checkpoints that led to it
+        if places.ended is not None:
+            # Then the run goes on. An interrupt may come before the checkpoints that led to it; and while a task
+            # waits, or has failed, a subgraph in another task of its superstep may go on to its end.
+            within, at = places.ended_at
+            if name > at and (ns in ("", within) or within.startswith(f"{ns}|")):
+                places.ended = None
         if _INPUT in text:
             told = _record(text, "checkpoint", records.Checkpoint).input
             if told is not None:
                 places.inputs.add(untag_text(told))
+
+    def _take_step(self, text: bytes) -> None:
+        """A call that starts is a run that goes on, unless it stands beside a task that waits for a human."""
+        step = msgspec.json.decode(text, type=_Step)
+        ended = self.ended
+        if step.status == "started" and ended is not None and (ended.reason != "interrupted" or step.attempt > 1):
+            self.places.ended = None
 
     def _take_writes(self, text: bytes, seq: int) -> None:
         places = self.places
@@ -130,7 +142,7 @@ class Checkpoints:
         if _SPECIAL in text:
             record = _record(text, "writes", records.Writes)
             if any(index == upstream.RESUME_INDEX for index, _, _ in record.writes):
-                if places.ended is not None and name >= untag_text(places.ended_at):
+                if places.ended is not None and name >= places.ended_at[1]:
                     places.ended = None  # a human has answered; an answer may come behind the end that it led to
                 if untag_text(record.task) == upstream.NULL_TASK:
                     places.answer = seq
@@ -232,9 +244,10 @@ class Checkpoints:
         of, taken, known = self._asked
         if of is not seqs:
             taken, known = 1, {}
-        if taken < len(seqs):
+        end = len(seqs)  # a reader has no lock: others come while it parses these
+        if taken < end:
             known = dict(known)  # readers go through the old one without the lock
-        for seq in seqs[taken:]:
+        for seq in seqs[taken:end]:
             record = self._parsed(seq, "writes", records.Writes)
             if (untag_text(record.ns), untag_text(record.checkpoint)) != (ns, checkpoint_id):
                 raise self.lines.corrupt(seq, f"the log's index says that writes for {checkpoint_id!r} stand here")
@@ -243,7 +256,7 @@ class Checkpoints:
                 # Special channels overwrite; of ordinary writes the first one stays.
                 if index < 0 or (task, index) not in known:
                     known[task, index] = Write(path, task, index, untag_text(channel), text)
-        self._asked = seqs, len(seqs), known
+        self._asked = seqs, end, known
         return known
 
     def _parsed(self, seq: int, kind: str, cls: type[_R]) -> _R:

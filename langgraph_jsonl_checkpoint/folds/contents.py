@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from langgraph_jsonl_checkpoint.folds.checkpoints import Checkpoints, Places
-from langgraph_jsonl_checkpoint.folds.runs import Runs
+from langgraph_jsonl_checkpoint.folds.runs import Runs, no_runs
 from langgraph_jsonl_checkpoint.folds.tool_calls import ToolCalls
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.values.numbers import Numbers, no_numbers
@@ -19,7 +19,7 @@ from langgraph_jsonl_checkpoint.values.numbers import Numbers, no_numbers
 if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.log.lines import Lines
 
-VERSION = 2  # goes up when the fields change, or when a fold says something else of the same lines
+VERSION = 3  # goes up when the fields change, or when a fold says something else of the same lines
 
 
 class Versioned(msgspec.Struct):
@@ -72,8 +72,7 @@ class Stored(msgspec.Struct):
 
 def nothing() -> Stored:
     """What an empty log comes to."""
-    runs = Runs(writer="", hooks={}, closed=False, paused=set(), restored=False, recovered=[], begins=[], writers=[])
-    return Stored(VERSION, set(), Places({}, None, None, set(), None), no_numbers(), runs, [])
+    return Stored(VERSION, set(), Places({}, None, ("", ""), set(), None), no_numbers(), no_runs(), [])
 
 
 class Contents:

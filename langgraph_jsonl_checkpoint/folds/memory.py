@@ -204,7 +204,7 @@ def _take_call(state: _State, event: ToolEvent) -> None:
         _put(state.decisions, key, Item(_line(text), call.seqs))
     if call.status == "completed":
         _end(state, key, call.name, call.args, call.result_text, call.seqs, failed=False)
-    elif call.error is not None or call.status == "failed":
+    elif call.ended != "cancelled" and (call.error is not None or call.status == "failed"):
         _end(state, key, call.name, call.args, call.error or call.result_text, call.seqs, failed=True)
     elif call.status == "resolved":
         state.failed.pop(key, None)
@@ -256,9 +256,9 @@ _DECIDED = {
 
 
 def _why(call: ToolCall) -> str:
-    if call.error is not None:
-        return f"raised an error ({call.error})"
-    return "was stopped while it ran" if call.ended == "cancelled" else "was started and its end is not recorded"
+    if call.ended == "cancelled":
+        return "was stopped while it ran"
+    return f"raised an error ({call.error})" if call.error is not None else "was started and its end is not recorded"
 
 
 def _call(name: str, args: Any) -> str:

@@ -35,7 +35,7 @@ class ToolCall:
         checkpoint_id: The checkpoint that leads to its task.
         ns: That checkpoint's namespace.
         started_at: When it was started last, in UTC.
-        ended: How its last attempt ended: "", "completed", "failed", "cancelled" or "paused".
+        ended: How its last attempt ended: "", "completed", "failed", "cancelled", "withdrawn" or "paused".
         result: What it returned, mostly a ToolMessage.
         error: What it raised, as text.
         decision: The last decision about it: "type", "message" and "attempt".

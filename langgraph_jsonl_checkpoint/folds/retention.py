@@ -82,12 +82,11 @@ def survivors(
 ) -> Iterator[bytes]:
     """The lines that stay, in their order; the header is not among them.
 
-    Of an id that was put several times the last content stays, in the first one's place. Of tool calls those stay
+    Of an id that was put several times the last content stays, behind what it refers to. Of tool calls those stay
     whose checkpoint stays, and those that somebody has yet to decide upon. Messages and values stay if something that
     stays refers to them.
     """
     calls = {call.key for call in tools if _stays(call, removal)} | {call.key for call in tools.unsettled()}
-    last: set[Key] = set()
     texts: list[Any] = []
     stays: list[tuple[Line, records.Record | None]] = []
     for seq, line in enumerate(lines, 1):
@@ -97,10 +96,8 @@ def survivors(
             raise fold.lines.corrupt(seq, f"the record is not what its type says ({error})") from error
         if isinstance(record, records.Checkpoint):
             key = untag_text(record.ns), untag_text(record.id)
-            if removal.covers(*key) or key in last:
+            if removal.covers(*key) or fold.seq(*key) != seq:
                 continue
-            last.add(key)
-            record = _record(fold, *key)
         elif isinstance(record, (records.Writes, records.Terminal)):
             if removal.covers(untag_text(record.ns), untag_text(record.checkpoint)):
                 continue

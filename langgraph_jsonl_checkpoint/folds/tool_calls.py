@@ -3,6 +3,7 @@
     requested ──► started ──► completed     its result is recorded: never run again for this task
         │            ├──────► failed        with an error message for the model, or with the exception that it raised
         │            ├──────► cancelled     stopped from outside while it ran
+        │            ├──────► withdrawn     stopped before its tool was called: it is pending again
         │            ├──────► paused        it waits for a human, and runs from its begin when it has the answer
         │            └─ its writer is dead ► uncertain
         └─ never started ► pending
@@ -141,6 +142,8 @@ class Call:
             return "completed" if self.end == "completed" else "failed"
         if self.end == "paused":
             return "waiting"
+        if self.end == "withdrawn":
+            return "pending"
         if not self.attempt:
             return "uncertain" if self.is_unknown else "pending"
         if is_alive(self):
@@ -292,6 +295,7 @@ _STEPS: dict[str, Callable[[Call, records.Tool, str], None]] = {
     "completed": _ended,
     "failed": _ended,
     "cancelled": _ended,
+    "withdrawn": _ended,
     "paused": _ended,
     "asked": _asked,
     "resolved": _resolved,

@@ -49,7 +49,8 @@ class Recovered(Record):
 class Open(Record):
     """A writer appends to the session: all that follows, up to the next `open`, is its own.
 
-    A writer that comes back after another gives its id alone.
+    A writer that comes back after another gives its id alone. A hook is in the namespaces `within`, and in those of
+    its earlier records; in all if it never says where.
     """
 
     writer: str
@@ -57,6 +58,7 @@ class Open(Record):
     host: str = ""
     versions: dict[str, str] = {}
     hook: bool = False
+    within: list[Any] = []
     died: str = ""
     recovered: Recovered | None = None
 

@@ -16,6 +16,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from cases.graphs import TwinState, at, both, call, chain, checkpoint, config, ids, parallel, put
 from cases.logs import records
 from langgraph_jsonl_checkpoint import JsonlSaver
+from langgraph_jsonl_checkpoint.folds.checkpoints import Checkpoints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -343,3 +344,26 @@ def test_a_graph_whose_nodes_change_their_state_in_place_is_stored_as_it_ran(acc
             values = found.checkpoint["channel_values"]
             assert seen.setdefault(found.checkpoint["id"], values) == values
     assert graph.get_state(config()).values["delta"] == ["in-0", 1, 1, "in-1", 4, 4, "in-2", 7, 7]
+
+
+def test_a_write_that_comes_while_another_thread_reads_is_there(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader goes through a checkpoint's writes without the lock: what a task stores meanwhile is read later."""
+    with JsonlSaver(root) as saver:
+        where = put(saver, at(0), {"x": 1})
+        for number in range(3):
+            saver.put_writes(where, [("x", number)], f"task-{number}")
+    parsed, late = Checkpoints._parsed, threading.Thread(target=lambda: saver.put_writes(where, [("x", 3)], "task-3"))
+
+    def slow(self: Checkpoints, seq: int, kind: str, cls: type[Any]) -> Any:
+        if kind == "writes" and late.ident is None and threading.current_thread() is threading.main_thread():
+            late.start()
+            late.join()
+        return parsed(self, seq, kind, cls)
+
+    monkeypatch.setattr(Checkpoints, "_parsed", slow)
+    with JsonlSaver(root) as saver:
+        for _ in range(3):
+            found = saver.get_tuple(where)
+        assert late.ident is not None
+        assert found is not None
+        assert [task for task, _, _ in found.pending_writes or ()] == [f"task-{number}" for number in range(4)]

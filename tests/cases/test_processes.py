@@ -349,6 +349,18 @@ def test_the_least_recently_used_session_is_closed(root: Path) -> None:
 
 
 @linux
+def test_deleted_threads_take_no_place(root: Path) -> None:
+    """After many of them as many sessions stay open as before."""
+    with JsonlSaver(root, cache_size=1 << 20) as saver:
+        for number in range(100):  # of 16 KB each, if they counted
+            put(saver, at(1), {}, thread_id=f"gone {number}")
+            saver.delete_thread(f"gone {number}")
+        for name in "abc":
+            put(saver, at(1), {}, thread_id=name)
+        assert len([*_descriptors(under=root / "default")]) == 3
+
+
+@linux
 def test_open_sessions_are_bounded_for_many_threads_at_once(root: Path) -> None:
     """langgraph#4168: a session that is evicted while another thread uses it loses nothing."""
     from concurrent.futures import ThreadPoolExecutor

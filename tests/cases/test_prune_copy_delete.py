@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_core.messages import RemoveMessage
+from langchain_core.messages import HumanMessage, RemoveMessage
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, interrupt
@@ -309,6 +309,47 @@ def test_a_copied_thread_is_equal_and_independent(access: Access, state: type) -
     assert _states(graph) == before
     access.delete_thread("t")
     assert is_twin(graph.get_state(config("copy")).values)
+
+
+def test_a_thread_that_is_copied_to_where_one_was_deleted_takes_writes(root: Path) -> None:
+    """Its checkpoints have the deleted one's ids: what comes for them is not too late, opened or not."""
+    with JsonlSaver(root, max_open=1) as saver:
+        name = chain(saver, 2, thread_id="backup")[-1]
+        saver.copy_thread("backup", "work")
+        for number in range(2):
+            saver.delete_thread("work")
+            saver.copy_thread("backup", "work")
+            if number:
+                assert saver.get_tuple(config("work")) is not None
+            put(saver, at(0), thread_id=f"other {number}")  # and closes it
+            saver.put_writes(config("work", checkpoint_id=name), [("n", 5)], "task")
+            found = saver.get_tuple(config("work"))
+            assert found is not None
+            assert found.pending_writes == [("task", "n", 5)]
+        saver.delete_thread("work")
+        saver.put_writes(config("work", checkpoint_id=name), [("n", 6)], "task")
+        assert saver.get_tuple(config("work")) is None
+
+
+def test_a_checkpoint_that_was_put_again_is_pruned_behind_what_it_holds(root: Path) -> None:
+    """Its last content refers to what came after the first: the pruned log is good, and is salvaged whole."""
+    with JsonlSaver(root) as saver:
+        first, last = [HumanMessage("a" * 300, id="1")], [HumanMessage("b" * 300, id="2")]
+        put(saver, at(0), {"x": first})
+        put(saver, at(1), {"x": first})
+        put(saver, at(1), {"x": [*first, *last]})
+        saver.put_writes(config(checkpoint_id=at(1)), [("x", 1)], "task")
+        saver.prune(["t"])
+        assert saver.verify("t").ok
+        report = saver.salvage("t", "saved")
+        assert (report.dropped, report.missing) == ((), ())
+        for thread in ("t", "saved"):
+            put(saver, at(2), {"y": 1}, thread_id=thread, parent=at(1))
+            found = saver.get_tuple(config(thread, checkpoint_id=at(1)))
+            assert found is not None
+            assert found.checkpoint["channel_values"] == {"x": [*first, *last]}
+            assert found.pending_writes == [("task", "x", 1)]
+            assert saver.verify(thread).ok
 
 
 def test_copy_thread_replaces_nothing(access: Access) -> None:

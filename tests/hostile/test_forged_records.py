@@ -33,7 +33,7 @@ NO_NAMES: tuple[Any, ...] = ({"$str": 5}, {"$str": "!!"}, {"$str": "/w=="})
 ODD: tuple[Any, ...] = (5, 1.5, True, [], [1], {}, {"a": 1}, *NO_NAMES, "x" * 10**6)
 FIELDS = {
     "session": "thread_id workspace generation delegation_depth parent forked_from",
-    "open": "writer pid host versions hook died recovered",
+    "open": "writer pid host versions hook within died recovered",
     "message": "n message",
     "value": "n values",
     "checkpoint": "ns id parent step source next changed created v channels versions seen updated input metadata "

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
-from langchain.agents.middleware import TodoListMiddleware
+from langchain.agents.middleware import AgentMiddleware, TodoListMiddleware
 from langchain_core.messages import HumanMessage, ToolMessage
 from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
@@ -148,6 +149,56 @@ def wait_at_once_and_die(_: Report, root: str) -> None:
     graph.add_edge(START, "begin").add_edge("begin", "ask")
     graph.compile(checkpointer=JsonlSaver(root)).invoke(said("please ask me first"), config())
     die()
+
+
+def wait_beside_a_subgraph_and_die(_: Report, root: str) -> None:
+    """Ask a human while a subgraph in another task goes on, to its end; then die."""
+    steps = StateGraph(Plain).add_node("one", lambda _: time.sleep(0.2)).add_node("two", lambda _: {})
+    graph = StateGraph(Plain).add_node("ask", lambda _: interrupt("sure?"))
+    graph.add_node("beside", steps.add_edge(START, "one").add_edge("one", "two").compile())
+    graph.add_edge(START, "ask").add_edge(START, "beside")
+    graph.compile(checkpointer=JsonlSaver(root)).invoke(said("please ask me first"), config())
+    die()
+
+
+class Late(AgentMiddleware):
+    """Keeps one tool back for a while."""
+
+    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+        """Run the call."""
+        time.sleep(0.3 if request.tool_call["name"] == "lookup" else 0)
+        return handler(request)
+
+
+def wait_beside_a_tool_and_die(_: Report, root: str) -> None:
+    """Ask a human before another tool of the message starts, which comes to its end; then die."""
+    calls = asks(("call-1", "ask", {"what": "sure?"}), ("call-2", "lookup", {"what": "order 7"}))
+    tools = [waits("ask"), gives("lookup", "40 EUR")]
+    agent(JsonlSaver(root), [calls], tools, middleware=[Late()]).invoke(said("please ask me first"), config())
+    die()
+
+
+def die_in_a_subagent(_: Report, root: str, *, hooked: bool) -> None:
+    """An agent with a hook calls another as a tool, which has one or not, and dies in its tool."""
+    graph = nested(JsonlSaver(root), dies("charge_card"), hooked=hooked)
+    graph.invoke(said("please pay order 7"), config(), durability="sync")
+
+
+def nested(saver: JsonlSaver, tool: Any, *, hooked: bool) -> Graph:
+    """An agent whose tool is an agent that charges a card."""
+    inner = agent(None, [asks(("inner-1", "charge_card", {"what": "40 EUR"})), "paid"], [tool], hooked=hooked)
+    outer = [asks(("outer-1", "delegate", {"what": "order 7"})), "done"]
+    return agent(saver, outer, [named("delegate", lambda what: inner.invoke(said(what))["messages"][-1].text)])
+
+
+def die_unhooked(_: Report, root: str) -> None:
+    """Die in a run that nothing is recorded of but its checkpoints."""
+    talk_and(die, JsonlSaver(root)).invoke(said("please do something useful"), config(), durability="sync")
+
+
+def talk_and(do: Any, saver: JsonlSaver) -> Graph:
+    """A graph whose one node does something."""
+    return StateGraph(Plain).add_node("node", lambda _: do()).add_edge(START, "node").compile(checkpointer=saver)
 
 
 class Counting(JsonlSaver):

@@ -13,6 +13,7 @@ from langgraph.types import interrupt
 from values.same import difference
 
 from langgraph_jsonl_checkpoint import JsonlSaver
+from restore.jobs import talk_and
 from restore.scene import THREAD, Plain, agent, asks, config, gives, hand_written, plain, said, talk
 
 if TYPE_CHECKING:
@@ -146,7 +147,9 @@ def test_what_was_put_is_what_is_read(root: Path, how: str) -> None:
         assert not saver.resume_state(THREAD).crashed
 
 
-@pytest.mark.parametrize("job", ["wait_and_die", "wait_at_once_and_die"])
+@pytest.mark.parametrize(
+    "job", ["wait_and_die", "wait_at_once_and_die", "wait_beside_a_subgraph_and_die", "wait_beside_a_tool_and_die"]
+)
 def test_a_process_killed_while_it_waits_for_a_human_has_not_crashed(program: Program, root: Path, job: str) -> None:
     """The run had paused; the answer goes to the run, and the model is told nothing else."""
     program.kill(job, root)
@@ -154,6 +157,24 @@ def test_a_process_killed_while_it_waits_for_a_human_has_not_crashed(program: Pr
         state = saver.resume_state(THREAD)
         assert (state.crashed, state.ended) == (False, "interrupted")
         assert memories(restored(saver)) == []
+
+
+def test_a_crashed_run_that_somebody_ended_does_not_make_the_next_one_crash(program: Program, root: Path) -> None:
+    """`update_state` took the thread to its end: a new run of a living process is told as one."""
+    program.kill("die_unhooked", root)
+    seen: list[Any] = []
+
+    def look() -> dict[str, Any]:
+        seen.append((saver.resume_state(THREAD).crashed, memories(restored(saver))))
+        return {}
+
+    with JsonlSaver(root) as saver:
+        graph = talk_and(look, saver)
+        assert saver.resume_state(THREAD).crashed
+        graph.update_state(config(), {"messages": [AIMessage("given up")]}, as_node="node")
+        for _ in range(2):
+            graph.invoke(said("please do something else"), config())
+        assert seen == [(False, [])] * 2
 
 
 def test_a_static_pause_of_a_killed_writer_is_a_crash(program: Program, root: Path) -> None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langgraph.types import Command
 
-from langgraph_jsonl_checkpoint import JsonlSaver
-from restore.scene import THREAD, agent, asks, config, gives, hand_written, said, waits
+from langgraph_jsonl_checkpoint import JsonlSaver, decide
+from restore.jobs import nested
+from restore.scene import THREAD, agent, asks, config, gives, hand_written, named, said, waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -124,3 +125,22 @@ def test_a_decision_about_one_leaves_the_others_uncertain(program: Program, root
         saver.resolve(THREAD, "call-2", {"type": "reject"})
         assert saver.uncertain(THREAD) == ()
     assert set(statuses(read(root).tool_calls).values()) == {"resolved"}
+
+
+@pytest.mark.parametrize("hooked", [False, True], ids=["no hook", "hook"])
+def test_a_hook_says_nothing_of_an_agent_that_has_none(program: Program, root: Path, hooked: bool) -> None:
+    """An agent with a hook called one without, whose tool was killed: nobody says that it never started."""
+    program.kill("die_in_a_subagent", root, hooked=hooked)
+    state = read(root)
+    assert statuses(state.tool_calls) == {"delegate": "uncertain", "charge_card": "uncertain"}
+    assert {call.name: call.attempt for call in state.tool_calls} == {"delegate": 1, "charge_card": int(hooked)}
+    # With a hook from now on, it is asked about, too.
+    ran: list[str] = []
+    with JsonlSaver(root) as saver:
+        graph = nested(saver, named("charge_card", lambda what: ran.append(what) or "charged"), hooked=True)
+        asked = [graph.invoke(None, config())]
+        asked.append(graph.invoke(decide(graph, config(), {"outer-1": {"type": "approve"}}), config()))
+        names = [[c["name"] for i in each["__interrupt__"] for c in i.value["calls"]] for each in asked]
+        assert (names, ran) == ([["delegate"], ["charge_card"]], [])
+        result = graph.invoke(decide(graph, config(), {"inner-1": {"type": "respond", "message": "paid"}}), config())
+    assert (result["messages"][-1].text, ran) == ("done", [])
