@@ -45,13 +45,16 @@ class Asked(NamedTuple):
         spent: How many of the task's answers are used.
         stale: The last answer that was given to a run as a whole, if it came before these calls were started or asked
             about, so that it says nothing about them.
-        drew: Of the calls that wait for a human in their tools, the number of the first answer that each waited for.
+        drew: Of the calls that are not over, and have waited for a human in their tools, the numbers of the answers
+            that each waited for.
+        calls: What is known of the task's calls.
     """
 
     questions: list[Question]
     spent: int
     stale: Any
-    drew: dict[Key, int]
+    drew: dict[Key, list[int]]
+    calls: list[Call]
 
 
 class Ledger:
@@ -135,8 +138,13 @@ class Ledger:
         return (self.thread_id, *key) in self._sessions.running
 
     def is_guarded(self, key: Key) -> bool:
-        """Whether a guard runs the call at this moment; it tells each end."""
-        return self._sessions.running.get((self.thread_id, *key), False)
+        """Whether a guard runs the call, or another with its id in its task, at this moment; it tells each end."""
+        task, name = key
+        running = [call for call, guarded in list(self._sessions.running.items()) if guarded]
+        return any(
+            call[:2] == (self.thread_id, task) and (call[2] == name or call[2].startswith(f"{name}#"))
+            for call in running
+        )
 
     # --- before a call
 
@@ -152,8 +160,8 @@ class Ledger:
             is_stale = answer is not None and answer[0] < max(asked, default=-1)
             thaw = Thawer(session.book, self._serde)
             stale = thaw.value(answer[1]) if answer is not None and is_stale else None
-            drew = {call.key: min(call.drew) for call in calls if call.end == "paused" and call.drew}
-            return Asked(found, spent, stale, drew)
+            drew = {call.key: sorted(call.drew) for call in calls if call.drew and not call.is_over}
+            return Asked(found, spent, stale, drew, calls)
 
     def ask(self, questions: Sequence[Question], spent: int) -> None:
         """Record that a human is asked now, when `spent` answers of the task were used."""
@@ -230,7 +238,7 @@ class Ledger:
         error: BaseException | None = None,
         *,
         result: Any = None,
-        waits_for: int | None = None,
+        **more: Any,
     ) -> None:
         """Record how a call ended.
 
@@ -239,7 +247,8 @@ class Ledger:
             status: "completed", "failed", "cancelled", "withdrawn" or "paused".
             error: What it raised.
             result: What the model is told, if anything.
-            waits_for: The number of the task's answer that it waits for, if it is paused.
+            **more: Fields of the record: the number of the task's answer that it waits for, if it is paused; and
+                those that it drew.
 
         Raises:
             ToolLogError: The log cannot be written. The call is uncertain now.
@@ -253,22 +262,13 @@ class Ledger:
                     said = self.redaction.value(visit.name, _text(error))
             except ToolLogError as unfit:
                 # The effect is there, its result cannot be kept: on resume somebody has to decide.
-                self._end(visit, "failed", None, _text(unfit), None)
+                self._end(visit, "failed", None, _text(unfit))
                 raise
-            self._end(visit, status, part, said, waits_for, redacted=not is_equal(kept, result))
+            self._end(visit, status, part, said, redacted=not is_equal(kept, result), **more)
         finally:
             self._sessions.running.pop((self.thread_id, *visit.key), None)
 
-    def _end(
-        self,
-        visit: Visit,
-        status: str,
-        result: Any,
-        said: str | None,
-        waits_for: int | None,
-        *,
-        redacted: bool = False,
-    ) -> None:
+    def _end(self, visit: Visit, status: str, result: Any, said: str | None, **more: Any) -> None:
         def make(page: Page, _: Session) -> list[records.Record]:
             return [
                 _step(
@@ -276,8 +276,7 @@ class Ledger:
                     status,
                     result=records.NO_TEXT if result is None else page.text(result),
                     error=records.NO_TEXT if said is None else page.text(said),
-                    waits_for=waits_for,
-                    redacted=redacted,
+                    **more,
                 )
             ]
 

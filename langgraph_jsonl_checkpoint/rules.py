@@ -155,9 +155,13 @@ class Rules:
         if self._is_running(visit.key):
             raise ToolCallRunningError(f"{_named(visit)} runs in this process at this moment")
         call = self._session.tools.get(visit.key) or Call(visit.key)
-        is_over = call.end == "completed" or call.has_result
         runs_again = call.redacted and visit.effect != "side_effects"  # what is recorded is not what it returned
-        if is_over and not again and not runs_again and (on_uncertain is not None or visit.effect == "side_effects"):
+        if (
+            call.is_over
+            and not again
+            and not runs_again
+            and (on_uncertain is not None or visit.effect == "side_effects")
+        ):
             result = self._value(call.result)
             if call.redacted:
                 result = without_result(call, visit.name, visit.tool_call_id, result)
@@ -257,10 +261,15 @@ class Rules:
     def _is_in_hand(self, call: Call) -> bool:
         """Whether whoever started a call's last attempt lives, and knows of its end.
 
-        Who goes on with a run saw what ended it, and not what was cancelled for that: the tools beside one that
-        raised are.
+        Who goes on with a run saw what ended it: one error, or one question. What another call of its superstep
+        raised he did not see, nor what was cancelled for it.
         """
-        return call.end != "cancelled" and self._is_alive(call)
+        if not call.end or not self._is_alive(call):
+            return self._is_alive(call)
+        if call.end == "cancelled":
+            return False
+        unseen = [c for c in self._session.tools.unsettled() if c is not call and c.end in ("failed", "paused")]
+        return all((c.ns, c.checkpoint) != (call.ns, call.checkpoint) for c in unseen)
 
     def _orphan(self, visit: Visit) -> Call | None:
         """An uncertain call of another checkpoint with this tool and these arguments: its AIMessage was lost.
@@ -275,6 +284,8 @@ class Rules:
             if call.heir is not None and call.heir != visit.key or call.replay_safe or call.name != visit.name:
                 continue
             same_place = (call.ns, call.checkpoint) == (visit.ns, visit.checkpoint)
+            if visit.checkpoint is None:  # called in a thread that knows nothing of its node
+                same_place = call.key[0] == visit.key[0]
             if call.key == visit.key or same_place or not is_equal(self._thaw.value(call.args), visit.args):
                 continue
             lost = call.has_result and not self._is_alive(call)

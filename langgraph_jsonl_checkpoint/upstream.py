@@ -6,6 +6,7 @@ Read in langgraph 1.2 (`langgraph._internal._constants`, `langgraph.pregel._algo
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import traceback
 from typing import TYPE_CHECKING, Any
@@ -63,6 +64,7 @@ _DURABILITY = "__pregel_durability"
 _RUNTIME = "__pregel_runtime"
 _CHECKPOINTER = "__pregel_checkpointer"
 _SCRATCHPAD = "__pregel_scratchpad"
+_COUNT = "_counter"
 _RESUME_MAP = "__pregel_resume_map"
 _PUSH = "__pregel_push"
 _PLACEHOLDER = re.compile(
@@ -218,6 +220,25 @@ class Answers:
     def __init__(self, scratchpad: Any) -> None:
         self._scratchpad = scratchpad
         self.key: object = _execution(scratchpad)
+
+    def counting(self, name: str, kind: type[Any]) -> Any:
+        """What counts in the place of one of LangGraph's counters (LazyAtomicCounter, in langgraph/pregel/_algo.py).
+
+        Args:
+            name: "interrupt_counter", "subgraph_counter" or "call_counter".
+            kind: Makes it from the counter that it stands for. It stays there, for whoever asks next.
+
+        Returns:
+            One of that kind; None if LangGraph counts in another way.
+        """
+        counter: Any = getattr(self._scratchpad, name, None)
+        if not hasattr(counter, _COUNT):
+            return None
+        count = getattr(counter, _COUNT)
+        if not isinstance(count, kind):
+            count = kind(count or itertools.count().__next__)
+            setattr(counter, _COUNT, count)
+        return count
 
     @property
     def stored(self) -> int:

@@ -57,19 +57,23 @@ async def adrive(flow: Generator[Step, Any, Any]) -> Any:
 async def finished(step: Callable[[], Any]) -> Any:
     """What a step that touches the disk comes to, in a worker thread.
 
-    A run that is cancelled meanwhile waits for its end, so that what the log says of a call is known; and a future,
-    unlike a task, is not itself cancelled when the event loop closes.
+    A run that is cancelled meanwhile, once or more often, waits for its end, so that what the log says of a call is
+    known; and a future, unlike a task, is not itself cancelled when the event loop closes.
     """
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
         return step()  # a loop that was closed under the run throws its coroutines away from outside
     future = loop.run_in_executor(None, step)
-    try:
-        return await asyncio.shield(future)
-    except asyncio.CancelledError:
-        await asyncio.wait([future])
-        raise
+    cancelled = None
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    return future.result()
 
 
 def awaits(saver: JsonlSaver, thread_id: str, configurable: Mapping[str, Any]) -> bool:

@@ -102,11 +102,11 @@ async def adecide(
 
 
 def _answer(state: StateSnapshot, decisions: Mapping[str, Any]) -> Command[Any]:
-    asked: dict[str, tuple[str, int]] = {}
+    asked: dict[str, list[tuple[str, int]]] = {}
     for pending in state.interrupts:
         if isinstance(pending.value, dict) and pending.value.get("type") == UNCERTAIN:
             for call in pending.value["calls"]:
-                asked[call["tool_call_id"]] = pending.id, call["attempt"]
+                asked.setdefault(call["tool_call_id"], []).append((pending.id, call["attempt"]))
     answers: dict[str, Any] = {}
     for tool_call_id, decision in decisions.items():
         kind, message = checked(decision)
@@ -116,7 +116,12 @@ def _answer(state: StateSnapshot, decisions: Mapping[str, Any]) -> Command[Any]:
                 f"{', '.join(map(repr, asked)) or 'none'}. Run the thread with None as its input to see what is "
                 "asked."
             )
-        interrupt_id, attempt = asked[tool_call_id]
+        (interrupt_id, attempt), *others = asked[tool_call_id]
+        if others:
+            raise ValueError(
+                f"{len(others) + 1} tasks ask about a tool call {tool_call_id!r}; answer each by its interrupt's id, "
+                'Command(resume={id: {"decisions": {…}}}), or decide with saver.resolve(…, task_id=…)'
+            )
         answer = answers.setdefault(interrupt_id, {"decisions": {}})
         answer["decisions"][tool_call_id] = {"type": kind, "message": message, "attempt": attempt}
     if not answers:

@@ -10,6 +10,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
+import langchain_core
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables.config import var_child_runnable_config
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.ledger import Ledger
     from langgraph_jsonl_checkpoint.saver import JsonlSaver
 
+# Before langchain-core 1.8 no callback tells of a tool that asyncio cancels.
+_TELLS_OF_A_CANCEL = tuple(map(int, langchain_core.__version__.split(".")[:2])) >= (1, 8)
 _CALLERS = 1024  # nodes in progress whose calls are counted
 
 
@@ -133,11 +136,11 @@ class SessionRecorder(BaseCallbackHandler):
     def _claim(self, calls: dict[Key, str], task: str, tool_call_id: str) -> tuple[Key, bool]:
         """The key of a call that starts, and whether its execution has seen it fail, and wants another attempt.
 
-        Of calls with one id that run beside each other all but the first are numbered.
+        Of calls with one id all but the first are numbered.
         """
         with self._lock:
             key, number = (task, tool_call_id), 1
-            while calls.get(key) == "":
+            while calls.get(key) in ("", "completed"):
                 number += 1
                 key = task, f"{tool_call_id}#{number}"
             again = calls.get(key) in ("failed", "cancelled")
@@ -159,9 +162,8 @@ class SessionRecorder(BaseCallbackHandler):
 
 
 def _enter(ledger: Ledger, visit: Visit, *, again: bool) -> None:
-    if ledger.is_running(visit.key):
-        # Before langchain-core 1.8 no callback tells of a tool that asyncio cancels. Whatever calls it now, in
-        # another execution of its task, left it behind.
+    if not _TELLS_OF_A_CANCEL and ledger.is_running(visit.key):
+        # Whatever calls it now, in another execution of its task, left it behind, or it runs.
         ledger.leave(visit, "cancelled")
     if not ledger.enter(visit, {}, None, 0, again=again).runs:
         task, call = visit.key

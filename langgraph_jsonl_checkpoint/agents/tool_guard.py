@@ -14,6 +14,7 @@ from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
 
 from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.agents.flow import adrive, barrier, drive, finished, saver_of
+from langgraph_jsonl_checkpoint.agents.numbers import inside, is_inside
 from langgraph_jsonl_checkpoint.agents.policy import ToolPolicy
 from langgraph_jsonl_checkpoint.agents.questions import decided, question
 from langgraph_jsonl_checkpoint.agents.turn import PAUSE, Turn, alone, in_order, shown
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from langgraph.types import Command
 
     from langgraph_jsonl_checkpoint.agents.flow import Step
+    from langgraph_jsonl_checkpoint.agents.numbers import Place
     from langgraph_jsonl_checkpoint.ledger import Ledger
     from langgraph_jsonl_checkpoint.rules import Judgement, OnUncertain
     from langgraph_jsonl_checkpoint.saver import JsonlSaver
@@ -46,6 +48,11 @@ class Entry:
     saver: JsonlSaver
     configurable: Mapping[str, Any]
     started: bool = False
+
+    @property
+    def place(self) -> Place:
+        """The call, of all threads'."""
+        return self.ledger.thread_id, self.visit.key
 
 
 class ToolGuard:
@@ -100,7 +107,8 @@ class ToolGuard:
         if not judged.runs:
             return judged.result  # type: ignore[no-any-return]
         try:
-            result = handler(request)
+            with inside(entry.place):
+                result = handler(request)
         except BaseException as error:
             self._leave(entry, ended_by(error), error)
             if interrupts := drive(shown(entry.turn, entry.visit.key, entry.answers)):
@@ -136,7 +144,8 @@ class ToolGuard:
             judged = await adrive(self._begin(entry))
             if not judged.runs:
                 return judged.result  # type: ignore[no-any-return]
-            result = await handler(request)
+            with inside(entry.place):
+                result = await handler(request)
         except BaseException as error:
             if judged is not None:
                 await finished(partial(self._leave, entry, ended_by(error), error))
@@ -153,7 +162,8 @@ class ToolGuard:
             raise GraphInterrupt(turn.raised)
         if entry.visit.key in turn.settled:
             return
-        questions, spent, stale, turn.drew = yield partial(ledger.questions, entry.visits)
+        questions, spent, stale, turn.drew, calls = yield partial(ledger.questions, entry.visits)
+        turn.keep(calls)
         if questions and stale is not None and entry.answers.is_given and not turn.took_given:
             # LangGraph gives the last answer to the run as a whole again at each run, until its checkpoint is over.
             turn.took_given = yield partial(self._drops, entry, stale)
@@ -164,7 +174,8 @@ class ToolGuard:
                 answer = turn.take(entry.answers, question(pending))
             except GraphInterrupt as asked:
                 # Recorded before anybody can answer: an answer without an attempt counts only behind its question.
-                yield partial(ledger.ask, pending, turn.used)
+                if pending:
+                    yield partial(ledger.ask, pending, turn.used)
                 turn.raised = asked.args[0]
                 raise
             turn.decisions = decided(answer, questions, turn.used - 1) | turn.decisions
@@ -190,8 +201,7 @@ class ToolGuard:
         judged = entry.ledger.enter(visit, turn.decisions, self._on_uncertain, turn.used, again=again)
         entry.started = judged.runs
         if judged.runs:
-            turn.running.add(visit.key)
-            turn.paused.pop(visit.key, None)  # a retried node comes here again
+            turn.begin(visit.key)
         return judged
 
     def _leave(self, entry: Entry, status: str, error: BaseException | None, result: Any = None) -> None:
@@ -202,7 +212,8 @@ class ToolGuard:
         if isinstance(error, ParentCommand):
             result = error.args[0]
         try:
-            entry.ledger.leave(visit, status, error, result=result, waits_for=waits_for)
+            drawn = turn.drawn(visit.key)
+            entry.ledger.leave(visit, status, error, result=result, waits_for=waits_for, **drawn)
         finally:
             turn.running.discard(visit.key)
         turn.ended[visit.key] = status, visit.given
@@ -213,7 +224,10 @@ class ToolGuard:
         return entry.answers.given == stale and entry.answers.drop()
 
     def _entry(self, request: ToolCallRequest) -> Entry | None:
-        """Where a call stands; None if it runs on no thread, so that nothing can ever go on from it."""
+        """Where a call stands; None if it runs on no thread, so that nothing can ever go on from it.
+
+        None also inside of itself: a tool that hands its call on to another ToolNode, say.
+        """
         config = request.runtime.config
         configurable = config.get("configurable", {})
         info = request.runtime.execution_info
@@ -228,6 +242,7 @@ class ToolGuard:
         answers = upstream.answers(configurable)
         with self._lock:
             turn = self._turns.setdefault(answers.key, Turn())
+            turn.count(answers)
         elsewhere = not saver.shares(own, thread_id)
         tools = {tool.name: tool for tool in request.runtime.tools}
 
@@ -259,7 +274,8 @@ class ToolGuard:
         if mine is None or upstream.is_send(config):
             mine = mine or visit(request.tool_call, 1)
             visits = [mine]
-        return Entry(ledger, mine, visits, turn, answers, saver, configurable)
+        entry = Entry(ledger, mine, visits, turn, answers, saver, configurable)
+        return None if is_inside(entry.place) else entry
 
 
 def _siblings(request: ToolCallRequest) -> list[ToolCall]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import threading
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -17,17 +16,20 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.types import interrupt
 
+from langgraph_jsonl_checkpoint.agents.numbers import Numbers
+
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
     from langgraph.types import Interrupt
 
     from langgraph_jsonl_checkpoint import upstream
     from langgraph_jsonl_checkpoint.agents.flow import Step
-    from langgraph_jsonl_checkpoint.folds.tool_calls import Key
+    from langgraph_jsonl_checkpoint.folds.tool_calls import Call, Key
     from langgraph_jsonl_checkpoint.rules import Visit
 
 PAUSE, _LONGEST_PAUSE = 0.001, 0.02  # seconds
+_NONE = (1 << 63,)  # behind all numbers
 _PATIENCE = 1.0  # seconds to wait for another call, which may never come, or be busy with something else
 
 
@@ -51,7 +53,42 @@ class Turn:
     begun: set[Key] = field(default_factory=set)
     ended: dict[Key, tuple[str, Any]] = field(default_factory=dict)  # how, and with which arguments
     paused: dict[Key, tuple[int, tuple[Interrupt, ...]]] = field(default_factory=dict)  # with the answer's number
-    drew: Mapping[Key, int] = field(default_factory=dict)  # the first number that those had which paused before
+    drew: Mapping[Key, Sequence[int]] = field(default_factory=dict)  # the numbers that those had which paused before
+    interrupts: Numbers | None = None
+    subgraphs: Numbers | None = None
+    tasks: Numbers | None = None
+
+    def count(self, answers: upstream.Answers) -> None:
+        """Count what this execution's calls do; a retried node counts its interrupts anew."""
+        self.interrupts = answers.counting("interrupt_counter", Numbers)
+        self.subgraphs = answers.counting("subgraph_counter", Numbers)
+        self.tasks = answers.counting("call_counter", Numbers)
+
+    def keep(self, calls: Iterable[Call]) -> None:
+        """Give what the calls drew in an earlier execution to no other."""
+        for call in calls:
+            for numbers, drawn in ((self.subgraphs, call.subgraphs), (self.tasks, call.tasks)):
+                if numbers is not None:
+                    numbers.keep(call.key, drawn, again=not call.is_over)
+
+    def begin(self, key: Key) -> None:
+        """A call is about to run."""
+        self.running.add(key)
+        self.paused.pop(key, None)  # a retried node comes here again
+        for numbers in (self.interrupts, self.subgraphs, self.tasks):
+            if numbers is not None:
+                numbers.begin(key)
+
+    def drawn(self, key: Key) -> dict[str, list[int]]:
+        """The numbers of what a call has run, for the record of its end."""
+        named = {"subgraphs": self.subgraphs, "tasks": self.tasks}
+        return {name: numbers.drawn(key) for name, numbers in named.items() if numbers is not None}
+
+    def is_behind(self, key: Key) -> bool:
+        """Whether a call that runs has yet to take the answers again that it took in an earlier execution."""
+        if key not in self.running or key not in self.drew:
+            return False
+        return self.interrupts is None or len(self.interrupts.drawn(key)) < len(self.drew[key])
 
     def wants_again(self, visit: Visit) -> bool:
         """Whether whatever stands around the tool has seen a result of this execution, and wants another attempt."""
@@ -87,10 +124,10 @@ def in_order(turn: Turn, visits: Sequence[Visit], key: Key) -> Generator[Step, A
     before the next one begins. The others begin in the order of the task's calls, as they do without a guard.
     """
     waited = 0.0
-    for earlier in sorted((visit.key for visit in visits), key=lambda k: turn.drew.get(k, math.inf)):
+    for earlier in sorted((visit.key for visit in visits), key=lambda k: tuple(turn.drew.get(k, _NONE))):
         if earlier == key:
             return
-        while waited < _PATIENCE and (earlier not in turn.begun or earlier in turn.drew and earlier in turn.running):
+        while waited < _PATIENCE and earlier not in turn.begun or turn.is_behind(earlier):
             yield PAUSE
             waited += PAUSE
 

@@ -80,6 +80,8 @@ class Call:
         asked: (attempt, answers of the task that were used) of the last question to a human about it.
         asked_at: The record of the last question, or start.
         drew: The numbers of the task's answers that its own interrupts waited for.
+        subgraphs: The numbers that LangGraph gave to the subgraphs that it ran.
+        tasks: Those of its `@task` calls.
         orphan: The call with the same tool and arguments, but of a lost AIMessage, that was decided upon with this
             one.
         heir: The call that was decided upon with this one, if its own AIMessage was lost.
@@ -105,6 +107,8 @@ class Call:
     asked: tuple[int, int] | None = None
     drew: set[int] = field(default_factory=set)
     asked_at: int = -1
+    subgraphs: list[int] = field(default_factory=list)
+    tasks: list[int] = field(default_factory=list)
     orphan: Key | None = None
     heir: Key | None = None
     seqs: list[int] = field(default_factory=list)
@@ -129,6 +133,11 @@ class Call:
         """Whether what the model is to be told is recorded, so that it need not run."""
         return self.end in ("completed", "failed") and self.result is not records.NO_TEXT
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it does not run again for its task, unless somebody wants it to."""
+        return self.end == "completed" or self.has_result
+
     def status(self, is_alive: Callable[[Call], bool]) -> Status:
         """Where it stands; `is_alive` tells whether whoever started the last attempt lives, and still runs it."""
         status = self.own_status(is_alive)
@@ -138,7 +147,7 @@ class Call:
         """`status` as its own task sees it, whatever was decided about another call like it."""
         if (verdict := self.verdict) is not None:
             return "pending" if verdict.kind in RUNS_AGAIN else "resolved"
-        if self.end == "completed" or self.has_result:
+        if self.is_over:
             return "completed" if self.end == "completed" else "failed"
         if self.end == "paused":
             return "waiting"
@@ -275,6 +284,7 @@ def _started(call: Call, record: records.Tool, ts: str) -> None:
 def _ended(call: Call, record: records.Tool, _: str) -> None:
     call.end, call.result, call.error = record.status, record.result, record.error
     call.redacted = record.redacted
+    call.subgraphs, call.tasks = record.subgraphs, record.tasks
     if record.waits_for is not None:
         call.drew.add(record.waits_for)
 

@@ -150,6 +150,8 @@ class Tool(Record, kw_only=True):
     waits_for: int | None = None
     elsewhere: bool = False
     redacted: bool = False
+    subgraphs: list[int] = []
+    tasks: list[int] = []
 
 
 class Prune(Record):
