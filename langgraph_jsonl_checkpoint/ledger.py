@@ -83,7 +83,7 @@ class Ledger:
 
     def announce(self, ns: str | None = None) -> None:
         """Say in the log, with the next record, that a hook records the calls of a namespace; of all without one."""
-        self._sessions.peek(self.thread_id).hooks.add(ns)
+        self._sessions.announce(self.thread_id, ns)
 
     def holds(self, ns: str, checkpoint_id: str) -> bool:
         """Whether a checkpoint is in the log, or will never come into it.

@@ -266,10 +266,7 @@ class Rules:
         """
         if not call.end or not self._is_alive(call):
             return self._is_alive(call)
-        if call.end == "cancelled":
-            return False
-        unseen = [c for c in self._session.tools.unsettled() if c is not call and c.end in ("failed", "paused")]
-        return all((c.ns, c.checkpoint) != (call.ns, call.checkpoint) for c in unseen)
+        return call.end == "failed" and not call.is_one_of_several
 
     def _orphan(self, visit: Visit) -> Call | None:
         """An uncertain call of another checkpoint with this tool and these arguments: its AIMessage was lost.

@@ -72,6 +72,7 @@ class Sessions:
         self._open: OrderedDict[str, Session] = OrderedDict()  # the least recently used first
         self._held = 0  # bytes that the open sessions keep in memory, about
         self._versions = itertools.count()
+        self._hooks: dict[str, set[str | None]] = {}  # that no log tells of yet
         self._deleted: dict[str, tuple[str, frozenset[str]]] = {}
         self.running: dict[tuple[str, str, str], bool] = {}  # thread, task and call; whether a guard has it
         self.skips = SkipIndex()
@@ -96,9 +97,15 @@ class Sessions:
         session = self._open.get(thread_id)
         if session is None:
             session = self._open.setdefault(thread_id, Session(self.identity(thread_id), self.writer))
+            session.hooks |= self._hooks.get(thread_id, set())
         with contextlib.suppress(KeyError):  # evicted by another thread a moment ago; `use` looks again
             self._open.move_to_end(thread_id)
         return session
+
+    def announce(self, thread_id: str, ns: str | None) -> None:
+        """Say in the thread's log, with the next record, that a hook records the calls of a namespace, or of all."""
+        self._hooks.setdefault(thread_id, set()).add(ns)  # for a session that is evicted before that
+        self.peek(thread_id).hooks.add(ns)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -148,6 +155,8 @@ class Sessions:
             session.forget()
 
     def _note(self, thread_id: str, session: Session) -> None:
+        if session.hooks and not session.runs.untold(self.writer.id, session.hooks):
+            self._hooks.pop(thread_id, None)
         if session.is_left:
             self.writer.left.add(thread_id)
         elif session.exists:

@@ -126,6 +126,17 @@ def barrier(
         )
 
 
+def own_saver(saver: JsonlSaver | None) -> JsonlSaver | None:
+    """The saver that a hook was given, if it was.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    if saver is not None and not isinstance(saver, JsonlSaver):
+        raise TypeError(f"saver is a JsonlSaver, or None for the running graph's own, not {saver!r}")
+    return saver
+
+
 def saver_of(checkpointer: Any) -> JsonlSaver | None:
     """The running graph's checkpointer, if it has one; a hook needs it to be a JsonlSaver.
 

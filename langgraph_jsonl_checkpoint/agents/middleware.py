@@ -39,8 +39,11 @@ class SessionMiddleware(AgentMiddleware[Any, Any, Any]):
 
     Example:
         >>> agent = create_agent(  # doctest: +SKIP
-        ...     model, tools, checkpointer=saver,
-        middleware=[SessionMiddleware(policy=ToolPolicy(read_only=["search"]))] ... )
+        ...     model,
+        ...     tools,
+        ...     checkpointer=saver,
+        ...     middleware=[SessionMiddleware(policy=ToolPolicy(read_only=["search"]))],
+        ... )
     """
 
     def __init__(

@@ -19,12 +19,18 @@ key `annotations`; None means that nothing is said.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, Protocol, get_args
 
 from langgraph_jsonl_checkpoint.folds.tool_calls import Effect
 
-if TYPE_CHECKING:
-    from langchain_core.tools import BaseTool
+
+class Described(Protocol):
+    """A tool, as far as a policy asks it."""
+
+    @property
+    def metadata(self) -> Mapping[str, Any] | None:
+        """Where its hints are."""
+
 
 Choice = Iterable[str] | Callable[[str, Mapping[str, Any]], bool]
 """Tools: their names, or a predicate over (name, args)."""
@@ -42,7 +48,7 @@ class ToolPolicy:
 
     Raises:
         ValueError: `default` is none of the three.
-        TypeError: A choice is a single string.
+        TypeError: A choice is a single string, or holds something else than names.
 
     Example:
         >>> policy = ToolPolicy(read_only=["search"], idempotent=lambda name, args: args.get("dry_run") is True)
@@ -71,7 +77,7 @@ class ToolPolicy:
         self._checks = _predicate("checks", checks)
         self._default = default
 
-    def effect(self, name: str, args: Mapping[str, Any], tool: BaseTool | None) -> Effect:
+    def effect(self, name: str, args: Mapping[str, Any], tool: Described | None) -> Effect:
         """What running a tool with these arguments does."""
         for effect, chosen in self._choices:
             if chosen(name, args):
@@ -88,7 +94,11 @@ def _predicate(option: str, choice: Choice) -> Callable[[str, Mapping[str, Any]]
         return choice
     if isinstance(choice, str):
         raise TypeError(f"{option} takes several tool names or a predicate, not the string {choice!r}")
-    names = frozenset(choice)
+    given = list(choice)
+    for name in given:
+        if not isinstance(name, str):
+            raise TypeError(f"{option} takes the names of tools, or a predicate, and {name!r} is no name")
+    names = frozenset(given)
     return lambda name, _: name in names
 
 
@@ -114,3 +124,14 @@ def _hint(metadata: Mapping[str, Any] | None, *names: str) -> bool | None:
             if isinstance(said, bool):
                 return said
     return None
+
+
+def checked(policy: ToolPolicy | None) -> ToolPolicy:
+    """The policy; one under which only tools whose metadata say so may run again, if there is none.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    if policy is not None and not isinstance(policy, ToolPolicy):
+        raise TypeError(f"policy is a ToolPolicy, not {policy!r}")
+    return policy or ToolPolicy()

@@ -8,15 +8,15 @@ from __future__ import annotations
 import hashlib
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import langchain_core
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables.config import var_child_runnable_config
 
 from langgraph_jsonl_checkpoint import upstream
-from langgraph_jsonl_checkpoint.agents.flow import barrier, drive
-from langgraph_jsonl_checkpoint.agents.policy import ToolPolicy
+from langgraph_jsonl_checkpoint.agents.flow import barrier, drive, own_saver
+from langgraph_jsonl_checkpoint.agents.policy import checked
 from langgraph_jsonl_checkpoint.agents.tool_guard import ended_by
 from langgraph_jsonl_checkpoint.errors import UncertainToolCallError
 from langgraph_jsonl_checkpoint.rules import Visit
@@ -24,6 +24,7 @@ from langgraph_jsonl_checkpoint.rules import Visit
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from langgraph_jsonl_checkpoint.agents.policy import ToolPolicy
     from langgraph_jsonl_checkpoint.folds.tool_calls import Key
     from langgraph_jsonl_checkpoint.ledger import Ledger
     from langgraph_jsonl_checkpoint.saver import JsonlSaver
@@ -33,12 +34,18 @@ _TELLS_OF_A_CANCEL = tuple(map(int, langchain_core.__version__.split(".")[:2])) 
 _CALLERS = 1024  # nodes in progress whose calls are counted
 
 
+class _Called(NamedTuple):
+    """A tool as a callback is told of it: the metadata of its own and of the run."""
+
+    metadata: dict[str, Any] | None
+
+
 class SessionRecorder(BaseCallbackHandler):
     """Records every tool call of a run, and keeps those from starting that may have had their effect.
 
     Args:
         saver: Where the calls are recorded.
-        policy: Which tools may run again; without it all are taken to have side effects.
+        policy: Which tools may run again; without it only those whose metadata say so.
         timeout: Seconds to wait for the checkpoint that a call comes from before the call starts.
 
     Example:
@@ -50,9 +57,11 @@ class SessionRecorder(BaseCallbackHandler):
     run_inline = False
 
     def __init__(self, saver: JsonlSaver, *, policy: ToolPolicy | None = None, timeout: float = 60.0) -> None:
+        if own_saver(saver) is None:
+            raise TypeError("a SessionRecorder needs a saver: a callback is not told the running graph's")
         self._saver = saver
         self._timeout = timeout
-        self._policy = policy or ToolPolicy()
+        self._policy = checked(policy)
         self._runs: dict[UUID, tuple[Ledger, Visit, dict[Key, str]]] = {}
         self._calls: weakref.WeakKeyDictionary[Any, dict[Key, str]] = weakref.WeakKeyDictionary()
         self._seen: dict[UUID | None, dict[str, int]] = {}
@@ -99,7 +108,7 @@ class SessionRecorder(BaseCallbackHandler):
             name,
             told,
             args,
-            self._policy.effect(name, args, None),
+            self._policy.effect(name, args, _Called(metadata)),
             self._policy.is_check(name, args),
             upstream.parent_namespace(place),
             upstream.checkpoint_of(configurable),

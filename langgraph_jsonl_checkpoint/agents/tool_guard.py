@@ -13,9 +13,9 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
 
 from langgraph_jsonl_checkpoint import upstream
-from langgraph_jsonl_checkpoint.agents.flow import adrive, barrier, drive, finished, saver_of
+from langgraph_jsonl_checkpoint.agents.flow import adrive, barrier, drive, finished, own_saver, saver_of
 from langgraph_jsonl_checkpoint.agents.numbers import inside, is_inside
-from langgraph_jsonl_checkpoint.agents.policy import ToolPolicy
+from langgraph_jsonl_checkpoint.agents.policy import ToolPolicy, checked
 from langgraph_jsonl_checkpoint.agents.questions import decided, question
 from langgraph_jsonl_checkpoint.agents.turn import PAUSE, Turn, alone, in_order, shown
 from langgraph_jsonl_checkpoint.rules import Visit
@@ -84,8 +84,8 @@ class ToolGuard:
     ) -> None:
         if on_uncertain not in ("interrupt", "report", "replay"):
             raise ValueError(f"on_uncertain is 'interrupt', 'report' or 'replay', not {on_uncertain!r}")
-        self._saver = saver
-        self._policy = policy or ToolPolicy()
+        self._saver = own_saver(saver)
+        self._policy = checked(policy)
         self._on_uncertain = on_uncertain
         self._timeout = timeout
         self._turns: weakref.WeakKeyDictionary[Any, Turn] = weakref.WeakKeyDictionary()

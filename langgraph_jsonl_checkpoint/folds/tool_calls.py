@@ -31,6 +31,7 @@ Key = tuple[str, str]
 Effect = Literal["read_only", "idempotent", "side_effects"]
 Status = Literal["pending", "running", "waiting", "completed", "failed", "cancelled", "uncertain", "resolved"]
 
+_STOPS = frozenset({"failed", "paused"})
 _REPLAY_SAFE = frozenset({"read_only", "idempotent"})
 
 RUNS_AGAIN = frozenset({"approve", "replay"})
@@ -78,6 +79,8 @@ class Call:
         error: What it raised.
         decision: The last one about it.
         asked: (attempt, answers of the task that were used) of the last question to a human about it.
+        is_one_of_several: Whether another call of its superstep raised, too, or waited for a human: whoever saw the
+            run stop saw one of them.
         asked_at: The record of the last question, or start.
         drew: The numbers of the task's answers that its own interrupts waited for.
         subgraphs: The numbers that LangGraph gave to the subgraphs that it ran.
@@ -106,6 +109,7 @@ class Call:
     decision: Decision | None = None
     asked: tuple[int, int] | None = None
     drew: set[int] = field(default_factory=set)
+    is_one_of_several: bool = False
     asked_at: int = -1
     subgraphs: list[int] = field(default_factory=list)
     tasks: list[int] = field(default_factory=list)
@@ -202,6 +206,11 @@ class ToolCalls:
                 orphan.heir = key  # one decision for both: nobody is asked twice about one effect
             self._settle(orphan)
         self._settle(call)
+        if call.end in _STOPS and not call.is_over:
+            beside = [each for each in self.unsettled() if each.end in _STOPS and each is not call]
+            for each in beside:
+                if (each.ns, each.checkpoint) == (call.ns, call.checkpoint):
+                    each.is_one_of_several = call.is_one_of_several = True
 
     def _deliver(self, record: records.Checkpoint) -> None:
         """A checkpoint takes the results of the calls before it."""
@@ -279,6 +288,7 @@ def _requested(call: Call, record: records.Tool, _: str) -> None:
 def _started(call: Call, record: records.Tool, ts: str) -> None:
     call.attempt, call.writer, call.started_at = record.attempt, record.by, ts
     call.end, call.result, call.error = "", records.NO_TEXT, records.NO_TEXT
+    call.is_one_of_several = False
 
 
 def _ended(call: Call, record: records.Tool, _: str) -> None:

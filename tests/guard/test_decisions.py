@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cases.logs import records
-from langgraph.types import Command
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Command, interrupt
 
 from guard.scene import CHARGE, CONFIG, LOOKUP, MAIL, PAY, REVIEW_MODES, asked, go, review, told
 from langgraph_jsonl_checkpoint import SessionMiddleware, ToolGuard, adecide, decide
@@ -235,3 +236,15 @@ def test_human_in_the_loop_outside_reviews_and_the_guard_still_asks(place: Place
     assert place.effects("charge") == 1
     result = go(graph, Command(resume={"type": "approve"}), **way)
     assert (told(result["messages"]), place.effects("charge")) == ({"charge-1": "charged 40 EUR"}, 2)
+
+
+def test_a_decision_is_not_given_to_one_of_two_tasks(place: Place) -> None:
+    """Two agents' models gave their calls the same id: whose call a decision is about has to be said."""
+    question = {"type": "tool_uncertain", "calls": [{"tool_call_id": "call_0", "attempt": 1}]}
+    graph = StateGraph(MessagesState)
+    for name in "ab":
+        graph.add_node(name, lambda _: interrupt(question) and {}).add_edge(START, name)
+    asks = graph.compile(checkpointer=place.saver())
+    asks.invoke(PAY, CONFIG)
+    with pytest.raises(ValueError, match="2 tasks ask about a tool call 'call_0'"):
+        decide(asks, CONFIG, {"call_0": {"type": "approve"}})

@@ -9,8 +9,8 @@ import pytest
 from cases.logs import records
 from langchain_core.tools import tool
 
-from guard.scene import NODES, PAY, go
-from langgraph_jsonl_checkpoint import ToolPolicy
+from guard.scene import CONFIG, NODES, PAY, go
+from langgraph_jsonl_checkpoint import SessionMiddleware, SessionRecorder, ToolGuard, ToolPolicy
 
 if TYPE_CHECKING:
     from guard.conftest import Place
@@ -119,3 +119,25 @@ def test_the_running_tools_hint_is_found(place: Place, shape: str) -> None:
     go(place.graph(shape, tools=[hinted({"annotations": {"idempotentHint": True}})]), PAY)
     requested = next(r for r in records(place.log) if r["type"] == "tool")
     assert requested["effect"] == "idempotent"
+
+
+@pytest.mark.parametrize("hook", [SessionMiddleware, ToolGuard, SessionRecorder])
+def test_a_hook_refuses_what_is_none_of_its_options(place: Place, hook: Any) -> None:
+    """When it is made, and not when the first tool runs."""
+    with pytest.raises(TypeError, match="saver is a JsonlSaver"):
+        hook("sessions")
+    with pytest.raises(TypeError, match="saver is a JsonlSaver"):
+        hook(ToolPolicy())
+    with pytest.raises(TypeError, match="policy is a ToolPolicy"):
+        hook(place.saver(), policy={"read_only": ["charge"]})
+    with pytest.raises(TypeError, match="is no name"):
+        hook(place.saver(), policy=ToolPolicy(read_only=[hinted(READ)]))
+
+
+@pytest.mark.parametrize("shape", ["create_agent", "tool_node"])
+def test_a_recorder_is_told_a_tools_hints(place: Place, shape: str) -> None:
+    """It has no tool, but the metadata that a callback is given."""
+    saver = place.saver()
+    graph = place.graph(shape, saver=saver, hook=False, tools=[hinted(READ)])
+    graph.invoke(PAY, {**CONFIG, "callbacks": [SessionRecorder(saver)]})
+    assert [call.effect for call in saver.resume_state("t").tool_calls] == ["read_only"]

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from cases.logs import records
 from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
 from guard.scene import CHARGE, CONFIG, PAY, asked, go
-from langgraph_jsonl_checkpoint import SessionRecorder, ToolLogError, ToolPolicy, UncertainToolCallError
+from langgraph_jsonl_checkpoint import (
+    SessionRecorder,
+    ToolCallRunningError,
+    ToolLogError,
+    ToolPolicy,
+    UncertainToolCallError,
+)
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -186,11 +195,73 @@ async def test_a_node_that_stops_its_tool_may_call_it_again(place: Place) -> Non
 
 @BOTH_WAYS
 @pytest.mark.parametrize("shape", ["create_agent", "tool_node"])
-def test_two_calls_with_one_id_both_run(place: Place, shape: str, asynchronous: bool) -> None:
+@pytest.mark.parametrize("guarded", [False, True], ids=["alone", "with a guard"])
+@pytest.mark.parametrize("more", [{}, {"max_concurrency": 1}], ids=["parallel", "one after the other"])
+def test_two_calls_with_one_id_both_run(
+    place: Place, shape: str, asynchronous: bool, guarded: bool, more: dict[str, Any]
+) -> None:
     """A model gave two calls of one message the same id: both have their effect."""
     saver = place.saver()
     twins = [CHARGE, {**CHARGE, "args": {"euros": 50}}]
-    graph = place.graph(shape, saver=saver, hook=False, rounds=[twins])
-    result = go(graph, PAY, {**CONFIG, "callbacks": [SessionRecorder(saver)]}, asynchronous=asynchronous)
+    graph = place.graph(shape, saver=saver, hook=guarded, rounds=[twins])
+    config = {**CONFIG, **more, "callbacks": [SessionRecorder(saver)]}
+    result = go(graph, PAY, config, asynchronous=asynchronous)
     assert [m.text for m in result["messages"] if m.type == "tool"] == ["charged 40 EUR", "charged 50 EUR"]
     assert place.effects("charge") == 2
+    assert [call.status for call in saver.resume_state("t").tool_calls] == ["completed"] * 2
+
+
+def test_a_tool_may_be_called_twice_with_nothing_that_tells_the_calls_apart(place: Place) -> None:
+    """No id and the same arguments, each in a chain of its own: both run, and are recorded."""
+    saver = place.saver()
+    tool = StructuredTool.from_function(place.effects.tools[0])
+    chain = RunnableLambda(lambda given: given) | tool
+
+    def pay(_: MessagesState, config: RunnableConfig) -> Any:
+        return {"messages": [AIMessage(chain.invoke({"euros": 40}, config)) for _ in range(2)]}
+
+    graph = StateGraph(MessagesState).add_node("pay", pay).add_edge(START, "pay").compile(checkpointer=saver)
+    result = graph.invoke(PAY, {**CONFIG, "callbacks": [SessionRecorder(saver)]})
+    assert [m.text for m in result["messages"][1:]] == ["charged 40 EUR"] * 2
+    assert [call.status for call in saver.resume_state("t").tool_calls] == ["completed"] * 2
+
+
+def test_a_call_that_runs_is_not_started_beside_it(place: Place) -> None:
+    """Somebody goes on with the thread while its tool works: refused, and the first one ends in good order."""
+    entered, over = threading.Event(), threading.Event()
+
+    def work() -> None:
+        entered.set()
+        over.wait(20)
+
+    saver, graph, config = start(place, "direct", bodies={"charge": work})
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(graph.invoke, PAY, config, durability="sync")
+        entered.wait(20)
+        told = ToolCallRunningError if TELLS_OF_A_CANCEL else UncertainToolCallError  # it may have been left behind
+        with pytest.raises(told):
+            graph.invoke(None, {**CONFIG, "callbacks": [SessionRecorder(saver)]})
+        assert place.effects("charge") == 1
+        over.set()
+        assert first.result()["messages"][-1].text == "charged 40 EUR"
+    (call,) = saver.resume_state("t").tool_calls
+    assert (call.status, place.effects("charge")) == ("completed", 1)
+
+
+@pytest.mark.parametrize("pooled", [False, True], ids=["in the node's thread", "in a pool of the node's"])
+def test_a_lost_call_that_is_asked_for_again_is_not_started(place: Place, pooled: bool) -> None:
+    """Under `exit` its message was lost with its process, and the model asks under a new id, from any thread."""
+    place.crash("direct", records=True, hook=False, way={"durability": "exit"})
+    saver = place.saver()
+    tool = StructuredTool.from_function(place.effects.tools[0])
+
+    def pay(_: MessagesState, config: RunnableConfig) -> Any:
+        if not pooled:
+            return {"messages": [AIMessage(tool.invoke({"euros": 40}, config))]}
+        with ThreadPoolExecutor(1) as pool:
+            return {"messages": [AIMessage(pool.submit(tool.invoke, {"euros": 40}, config).result())]}
+
+    graph = StateGraph(MessagesState).add_node("pay", pay).add_edge(START, "pay").compile(checkpointer=saver)
+    with pytest.raises(UncertainToolCallError):
+        graph.invoke(PAY, {**CONFIG, "callbacks": [SessionRecorder(saver)]}, durability="exit")
+    assert place.effects("charge") == 1

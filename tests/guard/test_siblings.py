@@ -1,0 +1,268 @@
+"""What one call of a task did, drew or was told is no other's, whichever of them run again."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.runnables import RunnableConfig  # noqa: TC002 - tools are told their config by it
+from langchain_core.tools import tool
+from langgraph.func import task
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+from langgraph.types import Command, interrupt
+
+from guard.scene import CHARGE, CONFIG, MAIL, PAY, Model, asked, build, go, told
+from langgraph_jsonl_checkpoint import SessionMiddleware, ToolGuard, decide
+from langgraph_jsonl_checkpoint.agents import turn
+from langgraph_jsonl_checkpoint.ledger import Ledger
+
+if TYPE_CHECKING:
+    from langchain_core.messages import AIMessage
+
+    from guard.conftest import Place
+
+BOTH_WAYS = pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
+AGENTS = [{"name": name, "args": {"x": 1}, "id": name} for name in ("alpha", "beta")]
+
+
+def agents(place: Place, saver: Any, bodies: Any) -> Any:
+    """A ToolNode whose tools are agents: alpha charges, and beta, which begins behind it, mails."""
+    place.effects.bodies = bodies
+
+    def inner(call: dict[str, Any]) -> Any:
+        model = Model(rounds=[[call]])
+        return create_agent(model, place.effects.tools, middleware=[SessionMiddleware(memory=False)])
+
+    def ask(agent: Any, config: RunnableConfig) -> str:
+        messages = agent.invoke({"messages": [("user", "go")]}, config)["messages"]
+        return "; ".join(told(messages).values())
+
+    @tool
+    def alpha(x: int, config: RunnableConfig) -> str:
+        """Ask the agent that charges."""
+        return ask(inner(CHARGE), config)
+
+    @tool
+    def beta(x: int, config: RunnableConfig) -> str:
+        """Ask the agent that mails."""
+        time.sleep(0.1)
+        return ask(inner(MAIL), config)
+
+    return build("tool_node", saver, [alpha, beta], Model(rounds=[AGENTS]))
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("how", ["raises", "asks"])
+def test_an_agent_that_runs_again_is_not_given_what_its_neighbour_came_to(
+    place: Place, asynchronous: bool, how: str
+) -> None:
+    """LangGraph finds a subgraph by its number in its task; the one that is over draws none the second time."""
+
+    def fail() -> str:
+        time.sleep(0.3)  # alpha is over by then
+        raise ConnectionError("no mail server")
+
+    saver = place.saver()
+    given: Any = None
+    if how == "raises":
+        with pytest.raises(ConnectionError):
+            go(agents(place, saver, {"before mail": fail}), PAY, asynchronous=asynchronous)
+        graph = agents(place, saver, {})
+    else:
+        graph = agents(place, saver, {"before mail": lambda: interrupt("mail?")})
+        assert asked(go(graph, PAY, asynchronous=asynchronous)) == ["mail?"]
+        given = Command(resume="send it")
+    result = go(graph, given, asynchronous=asynchronous)
+    assert told(result["messages"]) == {"alpha": "charged 40 EUR", "beta": "mailed ann"}
+    assert (place.effects("charge"), place.effects("mail")) == (1, 1)
+
+
+def test_a_task_that_a_tool_calls_is_not_given_what_its_neighbours_came_to(place: Place) -> None:
+    """The same for a `@task` in a tool's body."""
+    sent: list[str] = []
+
+    @task
+    def post(what: str) -> str:
+        sent.append(what)
+        return f"posted {what}"
+
+    @tool
+    def charge() -> str:
+        """Charge the card."""
+        return post("charge").result()
+
+    @tool
+    def mail() -> str:
+        """Send a mail."""
+        time.sleep(0.2)
+        if not place.effects("mail"):
+            place.effects._have("mail", "")
+            raise ConnectionError("no mail server")
+        return post("mail").result()
+
+    calls = [{"name": name, "args": {}, "id": name} for name in ("charge", "mail")]
+    graph = build("tool_node", place.saver(), [charge, mail], Model(rounds=[calls]))
+    with pytest.raises(ConnectionError):
+        go(graph, PAY)
+    result = go(graph, None)
+    assert told(result["messages"]) == {"charge": "posted charge", "mail": "posted mail"}
+    assert sent == ["charge", "mail"]
+
+
+@BOTH_WAYS
+def test_an_answer_goes_to_the_tool_that_was_asked_however_long_it_works(
+    place: Place, monkeypatch: pytest.MonkeyPatch, asynchronous: bool
+) -> None:
+    """It takes longer to its question than the others wait for a call that never comes; they are faster now."""
+    monkeypatch.setattr(turn, "_PATIENCE", 0.1)
+    slow = threading.Event()
+
+    def charge() -> Any:
+        time.sleep(0.3)
+        return interrupt("charge?")
+
+    def mail() -> Any:
+        if not slow.is_set():
+            time.sleep(0.6)
+            slow.set()
+        return interrupt("mail?")
+
+    graph = place.graph("tool_node", rounds=[[MAIL, CHARGE]], bodies={"before charge": charge, "before mail": mail})
+    result = go(graph, PAY, asynchronous=asynchronous)
+    for question in ("charge?", "mail?"):
+        assert asked(result) == [question]
+        result = go(graph, Command(resume=f"to {question}"), asynchronous=asynchronous)
+    assert (place.effects.lines("charge"), place.effects.lines("mail")) == (["to charge?"], ["to mail?"])
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("again", ["the same saver", "another saver"])
+def test_a_tool_that_raised_gets_its_answer_again(place: Place, asynchronous: bool, again: str) -> None:
+    """It asked, was answered and raised, and another waits: neither is told what the other was."""
+
+    def fail() -> None:
+        if place.effects("charge") == 1:
+            raise TimeoutError("gateway timeout")
+
+    bodies = {
+        "before charge": lambda: interrupt("charge?"),
+        "before mail": lambda: interrupt("mail?"),
+        "charge": fail,
+    }
+    graph = place.graph("tool_node", rounds=[[CHARGE, MAIL]], bodies=bodies)
+    assert asked(go(graph, PAY, asynchronous=asynchronous)) == ["charge?"]
+    with pytest.raises(TimeoutError):
+        go(graph, Command(resume="to charge?"), asynchronous=asynchronous)
+    if again == "another saver":
+        place.close()
+        graph = place.graph("tool_node", rounds=[[CHARGE, MAIL]], bodies=bodies)
+    result = go(graph, None, asynchronous=asynchronous)
+    while asked(result):
+        (question,) = asked(result)
+        given = Command(resume=f"to {question}")
+        if isinstance(question, dict):
+            given = decide(graph, CONFIG, {"charge-1": {"type": "approve"}})
+        result = go(graph, given, asynchronous=asynchronous)
+    assert set(place.effects.lines("charge")) == {"to charge?"}
+    assert place.effects.lines("mail") == ["to mail?"]
+
+
+@pytest.mark.parametrize("shape", ["create_agent", "tool_node"])
+@pytest.mark.parametrize("first", ["raises", "asks"])
+def test_a_call_whose_error_nobody_saw_is_asked_about(place: Place, shape: str, first: str) -> None:
+    """Two tools stop a run, and whoever goes on with it saw one error or one question, not what the other raised."""
+
+    def fail() -> None:
+        raise ConnectionError("the bank hung up")
+
+    def stop() -> Any:
+        if first == "asks":
+            return interrupt("mail?")
+        raise ConnectionError("no mail server")
+
+    graph = place.graph(shape, rounds=[[MAIL, CHARGE]], bodies={"before mail": stop, "charge": fail})
+    paused: Any = {}
+    try:
+        paused = go(graph, PAY)
+    except ConnectionError:
+        paused = {}
+    assert place.effects("charge") == 1
+    place.effects.bodies.clear()
+    given = Command(resume="yes") if asked(paused) else None
+    names = [c["name"] for q in asked(go(graph, given)) if isinstance(q, dict) for c in q["calls"]]
+    assert ("charge" in names, place.effects("charge")) == (True, 1)
+
+
+async def test_a_tool_may_hand_its_call_on(place: Place) -> None:
+    """A tool that dispatches gives its own call's id to a ToolNode with the same guard: one call, and no waiting."""
+    saver = place.saver()
+    guard = ToolGuard(saver)
+    wraps: Any = {"wrap_tool_call": guard.wrap_tool_call, "awrap_tool_call": guard.awrap_tool_call}
+    node = ToolNode(place.effects.tools, **wraps)
+
+    async def dispatch(name: str, params: dict[str, Any], config: RunnableConfig) -> str:
+        """Call another tool."""
+        call = {"name": name, "args": params, "id": "charge-1", "type": "tool_call"}
+        result = await asyncio.wait_for(node.ainvoke([call], config), 10)
+        return str(result["messages"][0].text)
+
+    call = {"name": "dispatch", "args": {"name": "charge", "params": {"euros": 40}}, "id": "charge-1"}
+    model = Model(rounds=[[call]])
+    graph = StateGraph(MessagesState).add_node("agent", lambda s: {"messages": [model.invoke(s["messages"])]})
+    graph.add_node("tools", ToolNode([dispatch], **wraps)).add_edge(START, "agent").add_edge("agent", "tools")
+    result = await graph.compile(checkpointer=saver).ainvoke(PAY, CONFIG)
+    assert told(result["messages"]) == {"charge-1": "charged 40 EUR"}
+    calls = (await saver.aresume_state("t")).tool_calls
+    assert [(c.name, c.status) for c in calls] == [("dispatch", "completed")]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_a_call_that_is_cancelled_before_its_tool_is_called_is_pending(
+    place: Place, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """The disk is slow with `started`, and the run is cancelled meanwhile: nothing ran, and nobody is asked."""
+    entered, enter = threading.Event(), Ledger.enter
+
+    def slow(self: Ledger, *given: Any, **more: Any) -> Any:
+        entered.set()
+        time.sleep(0.3)
+        return enter(self, *given, **more)
+
+    graph = place.graph("tool_node")
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "enter", slow)
+        run = asyncio.create_task(graph.ainvoke(PAY, CONFIG))
+        await asyncio.to_thread(entered.wait, 20)
+        for _ in range(times):
+            run.cancel()
+            await asyncio.sleep(0.02)
+        with pytest.raises(asyncio.CancelledError):
+            await run
+    other = place.saver()
+    (call,) = (await other.aresume_state("t")).tool_calls
+    assert (call.status, call.ended, call.attempt, place.effects("charge")) == ("pending", "withdrawn", 1, 0)
+    result = await place.graph("tool_node", saver=other).ainvoke(None, CONFIG)
+    assert (told(result["messages"]), place.effects("charge")) == ({"charge-1": "charged 40 EUR"}, 1)
+
+
+def test_a_hook_is_told_of_though_its_session_was_closed_meanwhile(place: Place) -> None:
+    """Other threads drive it out between the model's request and its answer's checkpoint: the log says that it is."""
+    saver = place.saver(max_open=1)
+
+    class Busy(Model):
+        def answer(self, messages: list[Any]) -> AIMessage:
+            for number in range(2):
+                saver.get_tuple({"configurable": {"thread_id": f"other {number}"}})
+            return super().answer(messages)
+
+    model = Busy(rounds=[[CHARGE]])
+    graph = create_agent(
+        model, place.effects.tools, middleware=[SessionMiddleware()], checkpointer=saver, interrupt_before=["tools"]
+    )
+    graph.invoke(PAY, CONFIG)
+    assert saver._sessions.peek("t").runs.is_hooked(saver._sessions.writer.id, "")
