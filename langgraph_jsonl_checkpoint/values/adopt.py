@@ -63,7 +63,7 @@ class Handed:
         rows = zip(self._texts, self._values, before, strict=True)
         try:
             return Shadow(*(adopter.part(text, live, old) for text, live, old in rows))
-        except SessionError:
+        except (SessionError, RecursionError):
             return NOTHING  # what cannot be read now is written anew; whoever reads it gets the error
 
 

@@ -47,7 +47,7 @@ class _MemoryFoundError(Exception):
 
 
 class Freezer:
-    """Freezes values for one session.
+    """Freezes values for one session, in one thread.
 
     Args:
         known: The session's items by identity.
@@ -57,6 +57,14 @@ class Freezer:
     def __init__(self, known: Known, serde: Callable[[Any], Any]) -> None:
         self._known = known
         self._serde = serde
+        self._nevers = 0  # how many were given out: an item that got none tells all of its value
+
+    def _never(self) -> Any:
+        self._nevers += 1
+        return NEVER
+
+    def _copy_of(self, part: ListPart) -> Any:
+        return self._never() if part.messages else part.copy
 
     def freeze(self, value: Any, before: Any = None, large: int = LARGE) -> tuple[Any, Any, int]:
         """A value's part, its copy, and the size of the part's text in bytes, about.
@@ -110,7 +118,7 @@ class Freezer:
         if item is None:
             item, size = self._new_message(value) if known else (None, 0)
             if item is None:
-                item = Item("message", self._serde(value), NEVER, value)
+                item = Item("message", self._serde(value), self._never(), value, told=False)
             self._known.add(item, size)
         return item, item.copy, REFERENCE
 
@@ -123,7 +131,7 @@ class Freezer:
         if (item := self._like(value, cls, fields, extra)) is not None:
             return item, 100
         tree: dict[str, Any] = {"class": cls.__name__, **dict.fromkeys(stored)}
-        size = 40
+        size, nevers = 40, self._nevers
         for source in (fields, extra):
             for name, field in source.items():
                 if field is None or type(field) is str:
@@ -134,7 +142,7 @@ class Freezer:
                     tree[name] = part
                     size += n
         copies = cls, fields, None if value.__pydantic_extra__ is None else extra or EMPTY[dict]
-        return Item("message", tree, copies, value, whole=True), size
+        return Item("message", tree, copies, value, whole=True, told=nevers == self._nevers), size
 
     def _like(
         self, value: BaseMessage, cls: type[BaseMessage], fields: dict[str, Any], extra: dict[str, Any]
@@ -147,21 +155,24 @@ class Freezer:
         if old is None or not old.whole:
             return None
         known = old.copy[1]
-        changed = [name for name in fields if name not in known or known[name] != fields[name]]
-        if (
-            old.copy[0] != cls
-            or (old.copy[2] or {}) != extra
-            or fields.keys() != known.keys()
-            or "content" in changed
-        ):
+        try:
+            changed = [name for name in fields if name not in known or known[name] != fields[name]]
+            if (
+                old.copy[0] != cls
+                or (old.copy[2] or {}) != extra
+                or fields.keys() != known.keys()
+                or "content" in changed
+            ):
+                return None
+        except Exception:  # noqa: BLE001 - what cannot be compared, an array say, took the place of what could
             return None
         if not changed:
             return old  # another thread froze it since it was looked for: a task's writes and the next step's put
         tree: dict[str, Any] = {"like": old}
-        copies = dict(known)
+        copies, nevers = dict(known), self._nevers
         for name in changed:
             tree[name], copies[name], _ = self._plain(fields[name])
-        return Item("message", tree, (old.copy[0], copies, old.copy[2]), value)
+        return Item("message", tree, (old.copy[0], copies, old.copy[2]), value, told=nevers == self._nevers)
 
     def _plain(self, value: Any) -> tuple[Any, Any, int]:
         """`freeze` for what stays inside its message, whatever its size, unless it holds messages itself."""
@@ -188,7 +199,8 @@ class Freezer:
         if not value:
             return {}, {}, 2
         if set(map(type, value)) != bulk.TEXT or bulk.looks_like_a_tag(value):
-            return self._tag("$dict", [[k, v] for k, v in value.items()])
+            part, size = self._tag("$dict", [[k, v] for k, v in value.items()])
+            return part, self._never(), size
         if (small := bulk.small_dict(value, large)) is not None:
             text, copy = small
             return before if text == before else text, copy, len(text)
@@ -243,11 +255,11 @@ class Freezer:
         if not runs or runs[0] != (0, old.length):
             return self._new_list(value, old, runs)
         if len(value) == old.length:
-            return old, old.copy, REFERENCE
+            return old, self._copy_of(old), REFERENCE
         rows = [self._element(element) for element in value[old.length :]]
         made = old.grown(value, [row[0] for row in rows], [row[1] for row in rows])
         self._known.add_container(value[0], made)
-        return made, made.copy, REFERENCE
+        return made, self._copy_of(made), REFERENCE
 
     def _new_list(self, value: list[Any], old: ListPart | None, runs: list[tuple[int, int]]) -> tuple[Any, Any, int]:
         parts: list[Any] = []
@@ -273,7 +285,7 @@ class Freezer:
         made = ListPart(parts, View(value, states, extras))
         made.before, made.runs = old, runs
         self._known.add_container(value[0], made)
-        return made, made.copy, REFERENCE
+        return made, self._copy_of(made), REFERENCE
 
     def _twin(self, old: ListPart | None, at: int, element: Any) -> tuple[Any, Any, int] | None:
         """An element as the item that was written at its place, if it would be written the same.
@@ -295,7 +307,7 @@ class Freezer:
         if kept > len(value) or Scalars(old.parts[:kept]) != value[:kept]:
             return scalars
         if kept == len(value):
-            return old, old.copy, REFERENCE
+            return old, self._copy_of(old), REFERENCE
         made = scalars[0]
         made.before, made.runs = old, [(0, kept), (-1, len(value) - kept)]
         return scalars
@@ -308,10 +320,11 @@ class Freezer:
             item = self._known.find(element)
             if item is not None:
                 return item, item.copy, REFERENCE
+        nevers = self._nevers
         part, copy, size = self.freeze(element)
         if size < _WORTH_FINDING or type(part) is Item:
             return part, copy, size
-        item = Item("value", part, copy, element)
+        item = Item("value", part, copy, element, told=nevers == self._nevers)
         self._known.add(item, size)
         return item, copy, REFERENCE
 
@@ -319,15 +332,16 @@ class Freezer:
         rule = types.TAG.get(type(value), types.tag_numpy)
         tagged = rule(value)
         if tagged is not None:
-            part, _, size = self._tag(*tagged)
+            part, size = self._tag(*tagged)
             fixed = type(value) in types.FIXED
-            return part, Is(value) if fixed else NEVER, size
+            return part, Is(value) if fixed else self._never(), size
         tree = self._serde(value)
         size = len(tree["$serde"][1]) + 30 if type(tree) is dict else size_of(tree)
-        return (Item("value", tree, NEVER, value) if size >= LARGE else tree), NEVER, min(size, LARGE)
+        part = Item("value", tree, NEVER, value, told=False) if size >= LARGE else tree
+        return part, self._never(), min(size, LARGE)
 
-    def _tag(self, tag: str, payload: Any) -> tuple[Any, Any, int]:
+    def _tag(self, tag: str, payload: Any) -> tuple[Any, int]:
         part, _, size = self.freeze(payload) if type(payload) is not str else (payload, None, len(payload))
         tree = {tag: part}
         size += len(tag) + 5
-        return (Item("value", tree, NEVER, None), NEVER, REFERENCE) if size >= LARGE else (tree, NEVER, size)
+        return (Item("value", tree, NEVER, None, told=False), REFERENCE) if size >= LARGE else (tree, size)

@@ -29,7 +29,10 @@ class Known:
     def find(self, value: Any) -> Item | None:
         """The item that was written for this object, if the object still is what it was."""
         item = self.last(value)
-        return item if item is not None and item.copy == look(value) else None
+        try:
+            return item if item is not None and item.copy == look(value) else None
+        except Exception:  # noqa: BLE001 - what cannot be compared, an array say, took the place of what could
+            return None
 
     def last(self, value: Any) -> Item | None:
         """The item that was last written for this object, whatever the object is now."""

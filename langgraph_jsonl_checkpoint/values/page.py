@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from langgraph_jsonl_checkpoint.errors import ValueEncodingError
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.values import ranges, types
 from langgraph_jsonl_checkpoint.values.adopt import refrozen
@@ -55,7 +56,7 @@ class Page:
         for part in self._made:
             if not isinstance(part, Item):
                 part.before = None
-            elif part.copy is not NEVER:
+            elif part.told:
                 part.tree = None  # its text is in the log; of its containers one copy is enough
 
     def drop(self) -> None:
@@ -70,6 +71,10 @@ class Page:
         except UnicodeEncodeError:
             # Rare enough that no string is looked at for it before.
             return self._encode(_without_surrogates(part))
+        except RecursionError:
+            raise ValueEncodingError(
+                "a value is nested too deeply; nothing was stored. Store it in flat pieces, or as a text"
+            ) from None
 
     def refer(self, part: Any) -> Any:
         """What stands in the text for a part that JSON does not have."""

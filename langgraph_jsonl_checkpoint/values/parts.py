@@ -99,24 +99,28 @@ class Item:
         tree: What is written: a part. None once it is written, or if it was read from the log; `copy` tells it then.
         whole: Whether it is a message that was written with all its fields, so that another can be like it.
         copy: The value to compare with.
+        told: Whether the copy tells the whole value: nothing in it is `NEVER`.
         number: Its number in the session, once it is written; None before.
         session: The token of the session generation that the number belongs to.
     """
 
-    __slots__ = ("copy", "kind", "number", "object", "session", "tree", "whole")
+    __slots__ = ("copy", "kind", "number", "object", "session", "told", "tree", "whole")
 
-    def __init__(self, kind: str, tree: Any, copy: Any, value: Any, *, whole: bool = False) -> None:
+    def __init__(
+        self, kind: str, tree: Any, copy: Any, value: Any, *, whole: bool = False, told: bool = True
+    ) -> None:
         self.object = value
         self.kind = kind
         self.tree = tree
         self.copy = copy
         self.whole = whole
+        self.told = told
         self.number: int | None = None
         self.session: object = None
 
     def of(self, value: Any) -> Item:
         """The item of another object that was read as what this one was written as."""
-        made = Item(self.kind, self.tree, self.copy, value, whole=self.whole)
+        made = Item(self.kind, self.tree, self.copy, value, whole=self.whole, told=self.told)
         made.number, made.session = self.number, self.session
         return made
 
@@ -264,7 +268,10 @@ def look(value: Any) -> Any:
 
 def is_unchanged(copy: Any, value: Any) -> bool:
     """Whether an object still is what its copy was made of, the order of a dict's keys included."""
-    same: bool = copy == look(value)
+    try:
+        same: bool = copy == look(value)
+    except Exception:  # noqa: BLE001 - what cannot be compared, an array say, took the place of what could
+        return False
     return same and (type(value) is not dict or list(copy) == list(value))
 
 

@@ -31,11 +31,14 @@ def _same_head(old: ListPart, new: View, n: int) -> bool:
     def head(column: list[object]) -> list[object]:
         return column if len(column) == n else column[:n]
 
-    return (
-        all(islice(map(is_, old.objects, new.objects), n))
-        and head(old.states) == head(new.states)
-        and head(old.extras) == head(new.extras)
-    )
+    try:
+        return (
+            all(islice(map(is_, old.objects, new.objects), n))
+            and head(old.states) == head(new.states)
+            and head(old.extras) == head(new.extras)
+        )
+    except Exception:  # noqa: BLE001 - what cannot be compared, an array say, took the place of what could
+        return False
 
 
 def _stretches(before: ListPart, after: View) -> Iterator[tuple[int, int]]:
@@ -43,11 +46,14 @@ def _stretches(before: ListPart, after: View) -> Iterator[tuple[int, int]]:
     olds, news = before.length, len(after.objects)
 
     def same(at: int, where: int) -> bool:
-        return (
-            before.objects[at] is after.objects[where]
-            and before.states[at] == after.states[where]
-            and before.extras[at] == after.extras[where]
-        )
+        try:
+            return (
+                before.objects[at] is after.objects[where]
+                and before.states[at] == after.states[where]
+                and before.extras[at] == after.extras[where]
+            )
+        except Exception:  # noqa: BLE001 - as above
+            return False
 
     while new < news:
         if old < olds and same(old, new):

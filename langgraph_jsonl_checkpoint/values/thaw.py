@@ -1,7 +1,12 @@
-"""JSON text → values: the inverse of freezing and numbering. Every value it makes is the caller's own."""
+"""JSON text → values: the inverse of freezing and numbering. Every value it makes is the caller's own.
+
+For each level of a value this takes fewer frames of Python's stack than freezing or numbering it, so that what could
+be put can be read.
+"""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -84,9 +89,13 @@ class Thawer:
         return self._checked(self._number, number)
 
     def _checked(self, read: Callable[[Any, int], Any], what: Any) -> Any:
-        self._met, self._left = ranges.Met(), _REPEATED
         try:
-            return read(what, self.book.next)
+            try:
+                return self._bounded(read, what)
+            except (RecursionError, msgspec.DecodeError):  # the second is what a line's parser makes of the first
+                # The caller's stack may be higher than that of the put: a thread begins with an empty one.
+                with ThreadPoolExecutor(1) as thread:
+                    return thread.submit(self._bounded, read, what).result()
         except (BadTextError, SessionError, OSError):  # a disk that cannot be read is no damage
             raise
         except RecursionError:
@@ -95,6 +104,10 @@ class Thawer:
             raise _UnopenedTextError(str(error)) from error
         except Exception as error:
             raise BadTextError(f"{type(error).__name__}: {error}") from error
+
+    def _bounded(self, read: Callable[[Any, int], Any], what: Any) -> Any:
+        self._met, self._left = ranges.Met(), _REPEATED
+        return read(what, self.book.next)
 
     def flat(self, runs: list[ranges.Range]) -> Iterator[tuple[int, int]]:
         """Runs of numbers without the lists that they begin with."""
@@ -115,17 +128,22 @@ class Thawer:
         return found
 
     def _mentioned(self, tree: Any, below: int) -> set[int]:
-        if type(tree) is list:
-            return set().union(*(self._mentioned(t, below) for t in tree))
-        if type(tree) is not dict:
-            return set()
-        runs = tree.get("$list") or tree.get("$map")
-        if len(tree) == 1 and runs:
-            stems = {r for r in runs if type(r) is int}
-            return stems | {n for run in self._runs(runs, below) for n, _, _ in self.book.run(*run)}
-        if tree.keys() == {"$ref"}:
-            return {tree["$ref"]}
-        return set().union(*(self._mentioned(t, below) for t in tree.values()))
+        found: set[int] = set()
+        trees = [tree]
+        while trees:
+            each = trees.pop()
+            if type(each) is list:
+                trees += each
+            elif type(each) is dict:
+                runs = each.get("$list") or each.get("$map")
+                if len(each) == 1 and runs:
+                    found.update(r for r in runs if type(r) is int)
+                    found.update(n for run in self._runs(runs, below) for n, _, _ in self.book.run(*run))
+                elif each.keys() == {"$ref"}:
+                    found.add(each["$ref"])
+                else:
+                    trees += each.values()
+        return found
 
     def _value(self, text: bytes | msgspec.Raw, below: int) -> Any:
         plain = self._serde.open(bytes(text))
@@ -136,11 +154,10 @@ class Thawer:
         if not 0 <= number < below:
             raise BadTextError(f"a reference to number {number} stands before that number")
         self._weigh(number, number)
-        return self._made(*next(self.book.run(number, number)))
+        _, kind, text = next(self.book.run(number, number))
+        return self._value(text, number) if kind == "value" else self._message(text, number)
 
-    def _made(self, number: int, kind: str, text: bytes | msgspec.Raw) -> Any:
-        if kind == "value":
-            return self._value(text, number)
+    def _message(self, text: bytes | msgspec.Raw, number: int) -> Any:
         if (kept := self.book.kept.get(number)) is not None:
             return kept
         fields = self._fields(number, text)
@@ -173,21 +190,31 @@ class Thawer:
         return self._fields(below, line) | fields
 
     def _build(self, tree: Any, below: int) -> Any:
+        # No comprehension: before Python 3.12 it takes a frame.
         if type(tree) is list:
-            return [self._build(t, below) for t in tree]
+            made = []
+            for each in tree:
+                made.append(self._build(each, below))  # noqa: PERF401
+            return made
         if type(tree) is not dict:
             return tree
         if len(tree) == 1:
             tag, payload = next(iter(tree.items()))
             if tag.startswith("$"):
                 return self._untag(tag, payload, below)
-        return {k: self._build(t, below) for k, t in tree.items()}
+        members = {}
+        for key, each in tree.items():
+            members[key] = self._build(each, below)
+        return members
 
     def _untag(self, tag: str, payload: Any, below: int) -> Any:
         if tag == "$ref":
             return self._number(payload, below)
         if tag == "$list":
-            return [made for run in self._runs(payload, below) for made in self._run(*run)]
+            found: list[Any] = []
+            for run in self._runs(payload, below):
+                self._add_run(found, *run)
+            return found
         if tag == "$map":
             return self._map(payload, below)
         if tag == "$serde":
@@ -197,8 +224,12 @@ class Thawer:
             raise BadTextError(f"this version does not know the tag {tag!r}")
         return rule(self._build(payload, below))
 
-    def _run(self, first: int, last: int) -> list[Any]:
-        return self.book.kept.run(first, last) or [self._made(*each) for each in self.book.run(first, last)]
+    def _add_run(self, found: list[Any], first: int, last: int) -> None:
+        if kept := self.book.kept.run(first, last):
+            found += kept
+            return
+        for number, kind, text in self.book.run(first, last):
+            found.append(self._value(text, number) if kind == "value" else self._message(text, number))
 
     def _runs(self, runs: list[ranges.Range], below: int) -> Iterator[tuple[int, int]]:
         for first, last in ranges.flat(runs, self.book.stem):

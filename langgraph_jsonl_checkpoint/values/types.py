@@ -203,13 +203,21 @@ def _field(told: list[Any]) -> tuple[Any, ...]:
 
 def _unnumpy(payload: Any) -> Any:
     import numpy as np  # noqa: PLC0415 - optional; only a log that holds an array needs it
+    from numpy.lib.format import descr_to_dtype  # noqa: PLC0415
 
     told, shape, order, text = payload
-    dtype = np.dtype(told if type(told) is str else [_field(f) for f in told])
+    fields: Any = told if type(told) is str else [_field(f) for f in told]
+    dtype = descr_to_dtype(fields)  # numpy.dtype would make fields of the gaps between aligned ones
     if dtype.hasobject or dtype.kind not in _NUMPY_KINDS:
         raise ValueError(f"an array of {told} is never stored")
-    flat = np.frombuffer(untag_bytes(text), dtype=dtype)
-    return flat[0] if shape is None else flat.reshape(shape, order=order).copy(order)
+    if shape is None and not dtype.itemsize:
+        return np.zeros((), dtype)[()]  # an empty text, of which a buffer holds any number
+    data = untag_bytes(text)
+    flat = np.frombuffer(data if dtype.names is None else bytearray(data), dtype=dtype)
+    if shape is None:
+        return flat[0]
+    made = flat.reshape(shape, order=order)
+    return made.copy(order) if dtype.names is None else made  # a copy has any bytes in its gaps
 
 
 UNTAG: dict[str, Callable[[Any], Any]] = {
@@ -258,7 +266,7 @@ def tag_numpy(value: Any) -> Tagged | None:
     an array of objects.
 
     Raises:
-        TypeError: Its elements are Python objects.
+        TypeError: Its elements are Python objects, or of no size.
     """
     numpy = sys.modules.get("numpy")
     if numpy is None or type(value) is not numpy.ndarray and not isinstance(value, numpy.generic):
@@ -268,5 +276,7 @@ def tag_numpy(value: Any) -> Tagged | None:
     dtype = value.dtype.str if value.dtype.names is None else [list(field) for field in value.dtype.descr]
     if isinstance(value, numpy.generic):
         return "$numpy", [dtype, None, "C", tag_bytes(value.tobytes())]
+    if not value.dtype.itemsize:
+        raise TypeError(f"an array of {value.dtype} has no bytes; store its shape")
     order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
     return "$numpy", [dtype, list(value.shape), order, tag_bytes(value.tobytes(order))]

@@ -220,6 +220,15 @@ NUMPY: dict[str, Any] = {
     "np.complex128": np.complex128(1j),
     "np.datetime64": np.datetime64("2026-01-02"),
     "np.timedelta64": np.timedelta64(5, "s"),
+    "empty np.str_": np.str_(""),
+    "empty np.bytes_": np.bytes_(b""),
+    "empty np.void": np.void(b""),
+    "aligned fields": np.array([(1, 2, [3, 4])], np.dtype([("a", "i1"), ("b", "i8"), ("c", "i2", 2)], align=True)),
+    "aligned fields within fields": np.zeros(
+        2, [("a", np.dtype([("b", "i1"), ("c", "i8")], align=True)), ("d", "V7")]
+    ),
+    "a scalar of aligned fields": np.zeros(1, np.dtype([("a", "i1"), ("b", "i8")], align=True))[0],
+    "a field with a title": np.zeros(2, [(("title", "name"), "i1")]),
 }
 
 # What goes through the serde: it decides what comes back, and it is exact for these.
@@ -276,6 +285,8 @@ SAME_OR_REFUSED: dict[str, Any] = {
     "UserDict": Bag(a=1),
     "array of objects": np.array([1, "a", None], dtype=object),
     "array with object fields": np.array([(1, "a")], dtype=[("n", "i4"), ("o", object)]),
+    "array of empty texts": np.zeros(2, [("a", "U0"), ("b", "i4")])["a"],
+    "fields that overlap": np.zeros(2, {"names": ["a", "b"], "formats": ["i4", "i2"], "offsets": [0, 2]}),
     "slice": slice(1, 2),
     "Ellipsis": ...,
     "a type": int,

@@ -258,6 +258,28 @@ def test_an_equal_value_is_not_another_type(thread: Thread, values: list[Any]) -
     assert difference(read, states) is None
 
 
+@pytest.mark.parametrize("new", [np.arange(3), [1, np.arange(3)]], ids=["array", "array in a list"])
+@pytest.mark.parametrize("old", [None, 5, [1, 2, 3], [1, 2], {"a": 1}], ids=repr)
+@pytest.mark.parametrize("place", ["dict", "element", "message", "written message", "extra field", "list"])
+def test_what_cannot_be_compared_has_changed(thread: Thread, place: str, old: Any, new: Any) -> None:
+    """A comparison that raises, as an array's does, hides no change in place and fails no put."""
+    filler = "w" * 300
+    held: Any = {"x": old, "filler": filler}
+    if place == "list":
+        held = [filler, filler, old, filler]
+    message = HumanMessage("m", later=held if place == "extra field" else None)
+    if "message" in place:
+        held = message.additional_kwargs = {"x": old}
+    state = {"channel": {"dict": held, "element": [filler, held], "list": held}.get(place, [filler, message, filler])}
+    thread.step({} if place == "written message" else state)
+    thread.write(list(state.items()))
+    held[2 if place == "list" else "x"] = new
+    want = copy.deepcopy(state)
+    thread.step(state)
+    thread.reopen()
+    assert difference(thread.values(), want) is None
+
+
 def test_a_value_changed_in_place_is_not_what_it_was(thread: Thread) -> None:
     """The same objects, changed between puts: containers of every kind, at every depth."""
     filler = "w" * 300

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -195,6 +198,73 @@ def test_deep_values_come_back(thread: Thread) -> None:
     thread.step({"channel": deep(100)})
     thread.reopen()
     assert thread.values() == {"channel": deep(100)}
+
+
+LEVELS: dict[str, Callable[[Any], Any]] = {
+    "list": lambda v: [v],
+    "list beside a text": lambda v: [v, LONG],
+    "dict": lambda v: {"k": v},
+    "dict beside a text": lambda v: {"k": v, "text": LONG},
+    "large dict": lambda v: {"k": v, **{f"{n}": LONG for n in range(20)}},
+    "list in a large dict": lambda v: [{"k": v, **{f"{n}": LONG for n in range(20)}}, LONG],
+    "dict of other keys": lambda v: {1: v},
+    "tuple": lambda v: (v,),
+    "tuple beside a text": lambda v: (v, LONG),
+    "dict in a list": lambda v: [{"k": v}],
+    "deque": lambda v: deque([v, LONG]),
+    "Send": lambda v: Send("node", v),
+    "Overwrite": Overwrite,
+    "message": lambda v: HumanMessage("m", later=v),
+    "artifact": lambda v: ToolMessage("m", tool_call_id="1", artifact=[v]),
+}
+HOLDERS: dict[str, Callable[[Any], Any]] = {
+    "": lambda v: v,
+    "in a message": lambda v: [HumanMessage(LONG, additional_kwargs={"v": v})],
+}
+
+
+@pytest.mark.parametrize("hold", HOLDERS.values(), ids=HOLDERS)
+@pytest.mark.parametrize("level", LEVELS.values(), ids=LEVELS)
+def test_the_deepest_value_that_is_put_is_read(
+    thread: Thread, level: Callable[[Any], Any], hold: Callable[[Any], Any]
+) -> None:
+    """Put on an empty stack, it is read and verified on any other; a deeper one is refused and leaves no trace."""
+
+    def nested(depth: int) -> Any:
+        value: Any = "x"
+        for _ in range(depth):
+            value = level(value)
+        return hold(value)
+
+    with ThreadPoolExecutor(1) as empty_stack:
+
+        def takes(depth: int) -> bool:
+            before = thread.size()
+            try:
+                empty_stack.submit(thread.step, {"channel": nested(depth), "depth": depth}).result()
+            except ValueEncodingError:
+                assert thread.size() == before
+                return False
+            return True
+
+        thread.step({})
+        most = bisect_left(range(1000), True, lo=20, key=lambda depth: not takes(depth)) - 1
+        assert takes(most)
+        thread.reopen()
+
+        def read(frames: int) -> dict[str, Any]:
+            return read(frames - 1) if frames else thread.values()
+
+        for config in thread.configs:
+            thread.values(config)
+        values = read(400)
+        assert values["depth"] == most
+        assert thread.saver.verify(thread.thread_id).ok
+        assert takes(most - 20)
+        thread.saver.pack(thread.thread_id)
+        thread.reopen()
+        assert thread.values()["depth"] == most - 20
+        assert thread.saver.verify(thread.thread_id).ok
 
 
 NAMES = ["\ud800 lone", "\x00", "", "$ref", "a|b:c", "{}", "é\n\t\"'\\", "__pregel_tasks", "ключ", "x" * 3000]
