@@ -104,7 +104,7 @@ def _tried(thread_id: str, command: Callable[[str], int]) -> int:
     try:
         return command(thread_id)
     except (SessionError, ValueError, OSError) as error:
-        _say(f"{thread_id}: cannot be read: {error}")
+        _say(f"{thread_id}: {error}" if isinstance(error, ValueError) else f"{thread_id}: cannot be read: {error}")
         return DAMAGED if isinstance(error, CorruptSessionError) else UNREADABLE
 
 

@@ -31,11 +31,11 @@ class CorruptSessionError(SessionError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"{self.path} is damaged at byte {self.offset}, record {self.seq}: {self.reason}. " + (
-            "Everything before it is intact, nothing was changed. Restore the file from a backup, or write what can "
-            "be read into a new thread: saver.salvage(thread_id, into=new_thread_id)."
-            if self.offset
-            else "Nothing was changed; restore the file from a backup, or see what saver.verify(thread_id) can read."
+        intact = "Everything before it is intact, nothing was changed." if self.offset else "Nothing was changed."
+        return (
+            f"{self.path} is damaged at byte {self.offset}, record {self.seq}: {self.reason}. {intact} Restore the "
+            "file from a backup, or write what can be read into a new thread: "
+            "saver.salvage(thread_id, into=new_thread_id); saver.verify(thread_id) tells what that is."
         )
 
 
@@ -69,6 +69,11 @@ class ChainKeyError(SessionError):
         super().__init__(path, made_with)
         self.path = os.fspath(path)
         self.made_with = made_with
+
+    @staticmethod
+    def other_than(key: bytes) -> str:
+        """What a log was made with that does not fit a saver's key, or that saver's want of one."""
+        return "another chain_key than this saver's, or none" if key else "a chain_key, and this saver has none"
 
     def __str__(self) -> str:
         return (

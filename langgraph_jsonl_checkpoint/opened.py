@@ -310,8 +310,7 @@ class OpenedLog:
                 f"{records.FORMAT!r} version {records.VERSION}. Upgrade the package that reads it."
             )
         if not journal.is_begun_with(header, self._key):
-            made_with = "another chain_key, or none" if self._key else "a chain_key, and this saver has none"
-            raise ChainKeyError(self.identity.path, made_with)
+            raise ChainKeyError(self.identity.path, ChainKeyError.other_than(self._key))
 
     def _apply(self, found: journal.Followed) -> None:
         """Let the folds take in what comes next; if they cannot, nothing is known of the log."""

@@ -153,7 +153,9 @@ class Rules:
             UncertainToolCallError: It is uncertain, and nobody was or can be asked.
         """
         if self._is_running(visit.key):
-            raise ToolCallRunningError(f"{_named(visit)} runs in this process at this moment")
+            raise ToolCallRunningError(
+                f"{_named(visit)} runs in this process at this moment. Wait for it, and run the thread again."
+            )
         call = self._session.tools.get(visit.key) or Call(visit.key)
         runs_again = call.redacted and visit.effect != "side_effects"  # what is recorded is not what it returned
         if (
@@ -170,7 +172,8 @@ class Rules:
         status = "uncertain" if self._is_unrecorded(visit) else call.own_status(is_alive)
         if status == "running":
             raise ToolCallRunningError(
-                f"{_named(visit)} is run by the live writer {call.writer!r} since {call.started_at}"
+                f"{_named(visit)} is run by the live writer {call.writer!r} since {call.started_at}. Wait for it, or "
+                "end its process, and run the thread again."
             )
         decided = verdict = orphan = None
         if call.verdict is not None:

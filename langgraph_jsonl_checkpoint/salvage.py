@@ -101,7 +101,7 @@ def salvage(sessions: Sessions, serde: Callable[[str], Serde], thread_id: str, i
     identity, key = sessions.identity(thread_id), sessions.writer.chain_key
     data, found = surveyed(identity.path, key)
     if found.commits and found.misfits == len(found.commits):
-        raise ChainKeyError(identity.path, "another chain_key than this saver's")
+        raise ChainKeyError(identity.path, ChainKeyError.other_than(key))
     salvager = _Salvager(identity, serde(thread_id))
     salvager.take(found, key, _told(data))
     if salvager.refused is not None:

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from langgraph_jsonl_checkpoint.errors import CorruptSessionError, NoSessionError, UnsupportedVersionError
+from langgraph_jsonl_checkpoint.errors import (
+    ChainKeyError,
+    CorruptSessionError,
+    NoSessionError,
+    UnsupportedVersionError,
+)
 from langgraph_jsonl_checkpoint.folds.contents import VERSION, Contents, Stored, Versioned
 from langgraph_jsonl_checkpoint.identity import version_of
 from langgraph_jsonl_checkpoint.log import journal, logfile, packing, records
@@ -187,8 +192,8 @@ def _check_version(path: str, data: bytes) -> None:
 def _keyed(found: Survey, key: bytes) -> list[tuple[Any, ...]]:
     """The flaws; if no commit fits the key, that is the one flaw."""
     if 1 < len(found.commits) == found.misfits:
-        has = "another chain_key than this saver's, or none" if key else "a chain_key, and this saver has none"
-        return [(0, 0, f"not one commit follows the one before by its digest: the log was made with {has}", False)]
+        said = f"the log was made with {ChainKeyError.other_than(key)}"
+        return [(0, 0, f"not one commit follows the one before by its digest: {said}", False)]
     return [(flaw.offset, flaw.seq, flaw.reason, flaw.torn) for flaw in found.flaws]
 
 

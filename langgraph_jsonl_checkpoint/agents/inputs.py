@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.types import Command
 
-from langgraph_jsonl_checkpoint.agents.flow import saver_of
+from langgraph_jsonl_checkpoint.saver import JsonlSaver
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.pregel import Pregel
     from langgraph.types import StateSnapshot
-
-    from langgraph_jsonl_checkpoint.saver import JsonlSaver
 
     Graph = Pregel[Any, Any, Any, Any]
 
@@ -89,15 +87,17 @@ class _Inputs:
         configurable = dict(config.get("configurable", {}))
         given = configurable.pop("input_id", None)
         self.input_id: str | None = given if input_id is None else input_id
+        if "thread_id" not in configurable:
+            raise ValueError("the config names no thread: give it configurable.thread_id")
         self.thread_id = str(configurable["thread_id"])
         self.config: RunnableConfig = {**config, "configurable": configurable}
         self.named: RunnableConfig = self.config
         if self.input_id is not None:
             self.named = {**config, "configurable": {**configurable, "input_id": self.input_id}}
-        saver = saver_of(graph.checkpointer)
-        if saver is None:
-            raise ValueError("the graph has no checkpointer: compile it with a JsonlSaver")
-        self.saver: JsonlSaver = saver
+        if not isinstance(graph.checkpointer, JsonlSaver):
+            has = type(graph.checkpointer).__name__ if graph.checkpointer else "none"
+            raise ValueError(f"the graph's checkpointer is {has}: compile it with a JsonlSaver")  # noqa: TRY004
+        self.saver = graph.checkpointer
 
     @staticmethod
     def is_unfinished(state: StateSnapshot) -> bool:

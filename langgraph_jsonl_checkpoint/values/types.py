@@ -30,6 +30,7 @@ Tagged = tuple[str, Any]
 
 _ALIKE = 1000  # elements of a set or keys of a dict with one hash: each is compared with all before it
 _DIGITS = 1 << 20  # bits of a fraction's numbers: reducing them takes quadratic time
+_LEVELS = 64  # of an array's type
 _NUMPY_KINDS = "biufcmMSUV"  # no objects
 _FACTORIES: dict[str, type] = {t.__name__: t for t in (list, dict, set, int, float, str, tuple, bytes, bool)}
 _PATHS: dict[str, Any] = {
@@ -196,9 +197,11 @@ FIXED = frozenset(TAG) - {
 """Types whose values never change and hold nothing that does."""
 
 
-def _field(told: list[Any]) -> tuple[Any, ...]:
+def _field(told: list[Any], levels: int = _LEVELS) -> tuple[Any, ...]:
+    if not levels:
+        raise ValueError("an array's type is nested too deeply")
     name, kind, *shape = told
-    return name, kind if type(kind) is str else [_field(f) for f in kind], *map(tuple, shape)
+    return name, kind if type(kind) is str else [_field(f, levels - 1) for f in kind], *map(tuple, shape)
 
 
 def _unnumpy(payload: Any) -> Any:
@@ -267,6 +270,7 @@ def tag_numpy(value: Any) -> Tagged | None:
 
     Raises:
         TypeError: Its elements are Python objects, or of no size.
+        ValueError: Its type is nested too deeply.
     """
     numpy = sys.modules.get("numpy")
     if numpy is None or type(value) is not numpy.ndarray and not isinstance(value, numpy.generic):
@@ -274,6 +278,9 @@ def tag_numpy(value: Any) -> Tagged | None:
     if value.dtype.hasobject or value.dtype.kind not in _NUMPY_KINDS:
         raise TypeError(f"a numpy value of {value.dtype} has no bytes of its own; store a list")
     dtype = value.dtype.str if value.dtype.names is None else [list(field) for field in value.dtype.descr]
+    if type(dtype) is list:
+        for field in dtype:
+            _field(field)  # so that it can be read
     if isinstance(value, numpy.generic):
         return "$numpy", [dtype, None, "C", tag_bytes(value.tobytes())]
     if not value.dtype.itemsize:
