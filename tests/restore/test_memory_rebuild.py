@@ -120,7 +120,14 @@ class Story:
             self.look()
             if "__interrupt__" not in result:
                 break
-            given = Command(resume={each.id: text[:9] for each in result["__interrupt__"]})
+
+            def told(question: Any) -> Any:
+                if not isinstance(question, dict):  # the tool's own
+                    return text[:9]
+                calls = [call["tool_call_id"] for call in question["calls"]]
+                return {"decisions": {call: {"type": decide(), "message": text[:9]} for call in calls}}
+
+            given = Command(resume={each.id: told(each.value) for each in result["__interrupt__"]})
         else:
             pytest.fail("the run does not end")
         if then == "reopen":
