@@ -90,6 +90,10 @@ class Turn:
             return False
         return self.interrupts is None or len(self.interrupts.drawn(key)) < len(self.drew[key])
 
+    def may_ask(self, key: Key) -> bool:
+        """Whether a call may yet draw a number: it has not begun, or goes on behind an answer."""
+        return key not in self.begun or key in self.drew and key in self.running
+
     def wants_again(self, visit: Visit) -> bool:
         """Whether whatever stands around the tool has seen a result of this execution, and wants another attempt."""
         status, args = self.ended.get(visit.key, ("", None))
@@ -127,7 +131,7 @@ def in_order(turn: Turn, visits: Sequence[Visit], key: Key) -> Generator[Step, A
     for earlier in sorted((visit.key for visit in visits), key=lambda k: tuple(turn.drew.get(k, _NONE))):
         if earlier == key:
             return
-        while waited < _PATIENCE and earlier not in turn.begun or turn.is_behind(earlier):
+        while turn.is_behind(earlier) or waited < _PATIENCE and turn.may_ask(earlier):
             yield PAUSE
             waited += PAUSE
 
