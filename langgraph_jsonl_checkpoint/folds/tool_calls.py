@@ -145,6 +145,8 @@ class Call:
     def status(self, is_alive: Callable[[Call], bool]) -> Status:
         """Where it stands; `is_alive` tells whether whoever started the last attempt lives, and still runs it."""
         status = self.own_status(is_alive)
+        if status == "failed" and self.is_one_of_several and not self.is_over and not self.replay_safe:
+            status = "uncertain"  # to whoever goes on; what stands around it in its execution may try again
         return "resolved" if status == "uncertain" and self.heir is not None else status
 
     def own_status(self, is_alive: Callable[[Call], bool]) -> Status:

@@ -214,17 +214,25 @@ def test_a_call_whose_error_nobody_saw_is_asked_about(place: Place, shape: str, 
             return interrupt("mail?")
         raise ConnectionError("no mail server")
 
-    graph = place.graph(shape, rounds=[[MAIL, CHARGE]], bodies={"before mail": stop, "charge": fail})
+    saver = place.saver()
+    graph = place.graph(shape, saver=saver, rounds=[[MAIL, CHARGE]], bodies={"before mail": stop, "charge": fail})
     paused: Any = {}
     try:
         paused = go(graph, PAY)
     except ConnectionError:
         paused = {}
     assert place.effects("charge") == 1
+    assert "charge" in [call.name for call in saver.uncertain("t")]
     place.effects.bodies.clear()
     given = Command(resume="yes") if asked(paused) else None
     names = [c["name"] for q in asked(go(graph, given)) if isinstance(q, dict) for c in q["calls"]]
     assert ("charge" in names, place.effects("charge")) == (True, 1)
+    saver.resolve("t", "charge-1", {"type": "respond", "message": "it was paid"})
+    result = go(graph, None)
+    while asked(result):
+        calls = [c["tool_call_id"] for q in asked(result) for c in q["calls"]]
+        result = go(graph, decide(graph, CONFIG, {call: {"type": "approve"} for call in calls}))
+    assert (told(result["messages"])["charge-1"], place.effects("charge")) == ("it was paid", 1)
 
 
 async def test_a_tool_may_hand_its_call_on(place: Place) -> None:
