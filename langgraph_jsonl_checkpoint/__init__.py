@@ -26,10 +26,10 @@ from langgraph_jsonl_checkpoint.errors import (
 )
 from langgraph_jsonl_checkpoint.folds.memory import MemoryDeriver, SessionMemory
 from langgraph_jsonl_checkpoint.folds.resume import ResumeState, ToolCall
-from langgraph_jsonl_checkpoint.salvage import Salvage
 from langgraph_jsonl_checkpoint.saver import JsonlSaver
-from langgraph_jsonl_checkpoint.threads import SessionInfo
-from langgraph_jsonl_checkpoint.verification import Head, Problem, Verification
+from langgraph_jsonl_checkpoint.upkeep.salvage import Salvage
+from langgraph_jsonl_checkpoint.upkeep.threads import SessionInfo
+from langgraph_jsonl_checkpoint.upkeep.verification import Head, Problem, Verification
 
 if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.agents.middleware import SessionMiddleware

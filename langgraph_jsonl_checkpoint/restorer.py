@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from langgraph_jsonl_checkpoint import threads
 from langgraph_jsonl_checkpoint.errors import CorruptSessionError, NoSessionError
-from langgraph_jsonl_checkpoint.ledger import Ledger
-from langgraph_jsonl_checkpoint.open_calls import OpenCalls
-from langgraph_jsonl_checkpoint.opened import no_collections
-from langgraph_jsonl_checkpoint.reader import Reader
-from langgraph_jsonl_checkpoint.restore import Restored
-from langgraph_jsonl_checkpoint.rules import checked
-from langgraph_jsonl_checkpoint.salvage import Salvage, salvage
+from langgraph_jsonl_checkpoint.log.lines import no_collections
+from langgraph_jsonl_checkpoint.restore.open_calls import OpenCalls
+from langgraph_jsonl_checkpoint.restore.restored import Restored
+from langgraph_jsonl_checkpoint.sessions.reader import Reader
+from langgraph_jsonl_checkpoint.tool_calls.ledger import Ledger
+from langgraph_jsonl_checkpoint.tool_calls.rules import checked
+from langgraph_jsonl_checkpoint.upkeep import threads
+from langgraph_jsonl_checkpoint.upkeep.salvage import Salvage, salvage
+from langgraph_jsonl_checkpoint.upkeep.verification import Head, Verification, verify
 from langgraph_jsonl_checkpoint.values.seal import Serde
 from langgraph_jsonl_checkpoint.values.serializer import TypedSerializer
-from langgraph_jsonl_checkpoint.verification import Head, Verification, verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
     from langgraph_jsonl_checkpoint.folds.memory import MemoryDeriver, SessionMemory
     from langgraph_jsonl_checkpoint.folds.resume import ResumeState, ToolCall
-    from langgraph_jsonl_checkpoint.redaction import Redaction
-    from langgraph_jsonl_checkpoint.session import Session
-    from langgraph_jsonl_checkpoint.sessions import Sessions
-    from langgraph_jsonl_checkpoint.threads import SessionInfo
+    from langgraph_jsonl_checkpoint.sessions.pool import Sessions
+    from langgraph_jsonl_checkpoint.sessions.session import Session
+    from langgraph_jsonl_checkpoint.tool_calls.redaction import Redaction
+    from langgraph_jsonl_checkpoint.upkeep.threads import SessionInfo
 
 Fsync = Literal["checkpoint", "always", "never"]
 RestoreMemory = Literal["crashed", "always", "never"]

@@ -10,7 +10,6 @@ from os import getcwd  # bound here: a saver may be made in an event loop that i
 from typing import TYPE_CHECKING, Any, get_args
 
 from langgraph.checkpoint.base import (
-    BaseCheckpointSaver,
     ChannelVersions,
     Checkpoint,
     CheckpointMetadata,
@@ -18,21 +17,23 @@ from langgraph.checkpoint.base import (
     get_checkpoint_id,
 )
 
-from langgraph_jsonl_checkpoint import listing, threads
-from langgraph_jsonl_checkpoint.calls import PutCall, WritesCall
 from langgraph_jsonl_checkpoint.errors import DeletedSessionError
 from langgraph_jsonl_checkpoint.folds.memory import Deriver
+from langgraph_jsonl_checkpoint.in_worker_threads import InWorkerThreads
 from langgraph_jsonl_checkpoint.log.writers import Writer
-from langgraph_jsonl_checkpoint.reader import Reader
-from langgraph_jsonl_checkpoint.redaction import Redaction
-from langgraph_jsonl_checkpoint.restore import lend
+from langgraph_jsonl_checkpoint.restore.restored import lend
 from langgraph_jsonl_checkpoint.restorer import Fsync, RestoreMemory, Restorer
-from langgraph_jsonl_checkpoint.sessions import Sessions
+from langgraph_jsonl_checkpoint.sessions import listing
+from langgraph_jsonl_checkpoint.sessions.pool import Sessions
+from langgraph_jsonl_checkpoint.sessions.reader import Reader
+from langgraph_jsonl_checkpoint.sessions.storing import PutCall, WritesCall
+from langgraph_jsonl_checkpoint.tool_calls.redaction import Redaction
+from langgraph_jsonl_checkpoint.upkeep import threads
 from langgraph_jsonl_checkpoint.values.serializer import TypedSerializer
 from langgraph_jsonl_checkpoint.versions import next_version
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -41,14 +42,14 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
     from langgraph_jsonl_checkpoint.folds.memory import MemoryDeriver
-    from langgraph_jsonl_checkpoint.redaction import Redact
-    from langgraph_jsonl_checkpoint.session import Session
+    from langgraph_jsonl_checkpoint.sessions.session import Session
+    from langgraph_jsonl_checkpoint.tool_calls.redaction import Redact
 
 
 _LONGEST_KEY = 64  # BLAKE2b takes no longer one
 
 
-class JsonlSaver(Restorer, BaseCheckpointSaver[Any]):
+class JsonlSaver(Restorer, InWorkerThreads):
     """Stores each thread in one append-only log, `<root>/<workspace>/<thread>/session.jsonl.zst`.
 
     One object serves sync and async graphs, any number of threads and processes, and any number of thread ids.
@@ -242,10 +243,6 @@ class JsonlSaver(Restorer, BaseCheckpointSaver[Any]):
             lend(lent, found.checkpoint["channel_values"])
         return found
 
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """`get_tuple` in a worker thread."""
-        return await asyncio.to_thread(self.get_tuple, config)
-
     def list(
         self,
         config: RunnableConfig | None,
@@ -273,30 +270,11 @@ class JsonlSaver(Restorer, BaseCheckpointSaver[Any]):
         # No lock is held here: LangGraph takes one item and goes on, and may put before it takes the next.
         yield from itertools.islice(found, None if limit is None else max(limit, 0))
 
-    async def alist(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,  # noqa: A002
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> AsyncIterator[CheckpointTuple]:
-        """`list`, each step in a worker thread."""
-        found = self.list(config, filter=filter, before=before, limit=limit)
-        while (item := await asyncio.to_thread(next, found, None)) is not None:
-            yield item
-
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """What the DeltaChannels of a checkpoint are rebuilt from, in one walk over its ancestors."""
         return self._reader(config).delta_history(_ns(config), get_checkpoint_id(config), channels)
-
-    async def aget_delta_channel_history(
-        self, *, config: RunnableConfig, channels: Sequence[str]
-    ) -> Mapping[str, DeltaChannelHistory]:
-        """`get_delta_channel_history` in a worker thread."""
-        return await asyncio.to_thread(self.get_delta_channel_history, config=config, channels=channels)
 
     def get_next_version(self, current: Any, channel: None) -> Any:  # noqa: ARG002 - LangGraph's signature
         """A version after `current`; a new string unless the thread already counts in numbers."""
@@ -308,10 +286,6 @@ class JsonlSaver(Restorer, BaseCheckpointSaver[Any]):
         """Delete a thread: no file of it is left, and writes that come late do not bring it back."""
         self._sessions.delete(str(thread_id))
 
-    async def adelete_thread(self, thread_id: str) -> None:
-        """`delete_thread` in a worker thread."""
-        await asyncio.to_thread(self.delete_thread, thread_id)
-
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints, and their writes, of these runs, in every thread.
 
@@ -320,10 +294,6 @@ class JsonlSaver(Restorer, BaseCheckpointSaver[Any]):
         if wanted := set(_several(run_ids, "run_ids")):
             threads.delete_for_runs(self._sessions, self._serde, wanted)
 
-    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """`delete_for_runs` in a worker thread."""
-        await asyncio.to_thread(self.delete_for_runs, run_ids)
-
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all of a thread under another id.
 
@@ -331,10 +301,6 @@ class JsonlSaver(Restorer, BaseCheckpointSaver[Any]):
             ValueError: The target exists.
         """
         threads.copy(self._sessions, self._serde, str(source_thread_id), str(target_thread_id))
-
-    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """`copy_thread` in a worker thread."""
-        await asyncio.to_thread(self.copy_thread, source_thread_id, target_thread_id)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Give disk space back.
@@ -355,10 +321,6 @@ class JsonlSaver(Restorer, BaseCheckpointSaver[Any]):
                 self.delete_thread(thread_id)
             else:
                 threads.prune(self._sessions, self._serde, str(thread_id))
-
-    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """`prune` in a worker thread."""
-        await asyncio.to_thread(self.prune, thread_ids, strategy=strategy)
 
     # --- a context manager
 

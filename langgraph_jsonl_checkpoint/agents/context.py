@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolM
 
 from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.agents.flow import adrive, arrival, awaits, drive, saver_of
-from langgraph_jsonl_checkpoint.open_calls import open_calls
+from langgraph_jsonl_checkpoint.restore.open_calls import open_calls
 from langgraph_jsonl_checkpoint.values.messages import is_lent
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from langgraph_jsonl_checkpoint.saver import JsonlSaver
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-    from langgraph_jsonl_checkpoint.ledger import Ledger
-    from langgraph_jsonl_checkpoint.rules import Visit
+    from langgraph_jsonl_checkpoint.tool_calls.ledger import Ledger
+    from langgraph_jsonl_checkpoint.tool_calls.rules import Visit
 
     Step = Callable[[], Any] | float
     """What a flow waits for: a call that touches the disk, or a pause in seconds."""

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from langgraph.types import Command
 
     from langgraph_jsonl_checkpoint.agents.policy import ToolPolicy
-    from langgraph_jsonl_checkpoint.rules import OnUncertain
     from langgraph_jsonl_checkpoint.saver import JsonlSaver
+    from langgraph_jsonl_checkpoint.tool_calls.rules import OnUncertain
 
 
 class SessionMiddleware(AgentMiddleware[Any, Any, Any]):

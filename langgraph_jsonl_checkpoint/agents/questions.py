@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.types import Command
 
-from langgraph_jsonl_checkpoint.rules import KINDS, checked
+from langgraph_jsonl_checkpoint.tool_calls.rules import KINDS, checked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from langgraph.pregel import Pregel
     from langgraph.types import StateSnapshot
 
-    from langgraph_jsonl_checkpoint.rules import Question
+    from langgraph_jsonl_checkpoint.tool_calls.rules import Question
 
 UNCERTAIN = "tool_uncertain"
 

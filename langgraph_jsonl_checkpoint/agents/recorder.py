@@ -19,15 +19,15 @@ from langgraph_jsonl_checkpoint.agents.flow import barrier, drive, own_saver
 from langgraph_jsonl_checkpoint.agents.policy import checked
 from langgraph_jsonl_checkpoint.agents.tool_guard import ended_by
 from langgraph_jsonl_checkpoint.errors import UncertainToolCallError
-from langgraph_jsonl_checkpoint.rules import Visit
+from langgraph_jsonl_checkpoint.tool_calls.rules import Visit
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from langgraph_jsonl_checkpoint.agents.policy import ToolPolicy
     from langgraph_jsonl_checkpoint.folds.tool_calls import Key
-    from langgraph_jsonl_checkpoint.ledger import Ledger
     from langgraph_jsonl_checkpoint.saver import JsonlSaver
+    from langgraph_jsonl_checkpoint.tool_calls.ledger import Ledger
 
 # Before langchain-core 1.8 no callback tells of a tool that asyncio cancels.
 _TELLS_OF_A_CANCEL = tuple(map(int, langchain_core.__version__.split(".")[:2])) >= (1, 8)

@@ -18,7 +18,7 @@ from langgraph_jsonl_checkpoint.agents.numbers import inside, is_inside
 from langgraph_jsonl_checkpoint.agents.policy import ToolPolicy, checked
 from langgraph_jsonl_checkpoint.agents.questions import decided, question
 from langgraph_jsonl_checkpoint.agents.turn import PAUSE, Turn, alone, in_order, shown
-from langgraph_jsonl_checkpoint.rules import Visit
+from langgraph_jsonl_checkpoint.tool_calls.rules import Visit
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from langgraph_jsonl_checkpoint.agents.flow import Step
     from langgraph_jsonl_checkpoint.agents.numbers import Place
-    from langgraph_jsonl_checkpoint.ledger import Ledger
-    from langgraph_jsonl_checkpoint.rules import Judgement, OnUncertain
     from langgraph_jsonl_checkpoint.saver import JsonlSaver
+    from langgraph_jsonl_checkpoint.tool_calls.ledger import Ledger
+    from langgraph_jsonl_checkpoint.tool_calls.rules import Judgement, OnUncertain
 
     Result = ToolMessage | Command[Any]
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint import upstream
     from langgraph_jsonl_checkpoint.agents.flow import Step
     from langgraph_jsonl_checkpoint.folds.tool_calls import Call, Key
-    from langgraph_jsonl_checkpoint.rules import Visit
+    from langgraph_jsonl_checkpoint.tool_calls.rules import Visit
 
 PAUSE, _LONGEST_PAUSE = 0.001, 0.02  # seconds
 _NONE = (1 << 63,)  # behind all numbers

@@ -142,10 +142,15 @@ class Call:
         """Whether it does not run again for its task, unless somebody wants it to."""
         return self.end == "completed" or self.has_result
 
+    @property
+    def is_seen(self) -> bool:
+        """Whether who saw the run stop saw how it ended: one error ends a run, others of its superstep are hidden."""
+        return self.end == "failed" and not self.is_one_of_several
+
     def status(self, is_alive: Callable[[Call], bool]) -> Status:
         """Where it stands; `is_alive` tells whether whoever started the last attempt lives, and still runs it."""
         status = self.own_status(is_alive)
-        if status == "failed" and self.is_one_of_several and not self.is_over and not self.replay_safe:
+        if status == "failed" and not self.is_seen and not self.is_over and not self.replay_safe:
             status = "uncertain"  # to whoever goes on; what stands around it in its execution may try again
         return "resolved" if status == "uncertain" and self.heir is not None else status
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 from array import array
 from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
@@ -176,3 +178,19 @@ class Lines:
 
     def _seq_behind(self, at: int) -> int:
         return self._firsts[at + 1] if at + 1 < len(self._firsts) else self._behind
+
+
+@contextlib.contextmanager
+def no_collections() -> Iterator[None]:
+    """Read many records without the garbage collector: none of what is made is garbage.
+
+    In a process with a million objects one full collection takes six times as long as reading 800 supersteps. The
+    caller's setting comes back, also if several threads are in here.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

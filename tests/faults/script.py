@@ -13,9 +13,10 @@ from kill.bare import frames, records
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.types import Interrupt
 
-from langgraph_jsonl_checkpoint import JsonlSaver, sessions
+from langgraph_jsonl_checkpoint import JsonlSaver
 from langgraph_jsonl_checkpoint.log import entries, files, logfile
-from langgraph_jsonl_checkpoint.rules import Visit
+from langgraph_jsonl_checkpoint.sessions import pool
+from langgraph_jsonl_checkpoint.tool_calls.rules import Visit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -226,8 +227,8 @@ def kill(saver: JsonlSaver) -> None:
     """Forget a saver as if its process had been killed: nothing of it runs at the end of this one."""
     inner = saver._sessions
     inner._end.detach()
-    sessions._all.discard(inner)
-    sessions._mine.discard(inner.writer.id)
+    pool._all.discard(inner)
+    pool._mine.discard(inner.writer.id)
     inner._closed = True
     inner._open.clear()
     with contextlib.suppress(OSError):

@@ -19,7 +19,7 @@ from langgraph.types import Command, interrupt
 from guard.scene import CHARGE, CONFIG, MAIL, PAY, Model, asked, build, go, told
 from langgraph_jsonl_checkpoint import SessionMiddleware, ToolGuard, decide
 from langgraph_jsonl_checkpoint.agents import turn
-from langgraph_jsonl_checkpoint.ledger import Ledger
+from langgraph_jsonl_checkpoint.tool_calls.ledger import Ledger
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage

@@ -14,8 +14,9 @@ import zstandard
 from langchain_core.messages import HumanMessage
 
 from hostile.forger import HEADER, checkpoint, commits, frame
-from langgraph_jsonl_checkpoint import CorruptSessionError, JsonlSaver, SessionError, session
+from langgraph_jsonl_checkpoint import CorruptSessionError, JsonlSaver, SessionError
 from langgraph_jsonl_checkpoint.log import journal, lines, packing
+from langgraph_jsonl_checkpoint.sessions import session
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,7 +19,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langgraph_jsonl_checkpoint import JsonlSaver, SessionError
 from langgraph_jsonl_checkpoint.log import files, logfile
-from langgraph_jsonl_checkpoint.reader import Reader
+from langgraph_jsonl_checkpoint.sessions.reader import Reader
 
 from .layout import is_packed
 from .scene import go_on, seen, seen_anew, small

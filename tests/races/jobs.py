@@ -13,7 +13,7 @@ from cases.graphs import ChatState, config, prose, put, sequence
 
 from langgraph_jsonl_checkpoint import JsonlSaver, SessionError
 from langgraph_jsonl_checkpoint.log import local, logfile
-from langgraph_jsonl_checkpoint.sessions import header_of
+from langgraph_jsonl_checkpoint.sessions.identity import header_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -14,19 +14,19 @@ from langgraph_jsonl_checkpoint.errors import (
     UnsupportedVersionError,
 )
 from langgraph_jsonl_checkpoint.folds.contents import VERSION, Contents, Stored, Versioned
-from langgraph_jsonl_checkpoint.identity import version_of
 from langgraph_jsonl_checkpoint.log import journal, logfile, packing, records
-from langgraph_jsonl_checkpoint.log.lines import Lines
+from langgraph_jsonl_checkpoint.log.lines import Lines, no_collections
 from langgraph_jsonl_checkpoint.log.survey import survey
-from langgraph_jsonl_checkpoint.opened import ATTEMPTS, no_collections
+from langgraph_jsonl_checkpoint.sessions.identity import version_of
+from langgraph_jsonl_checkpoint.sessions.opened import ATTEMPTS
 from langgraph_jsonl_checkpoint.values.book import Book
 from langgraph_jsonl_checkpoint.values.references import DanglingError, References, texts_of
 from langgraph_jsonl_checkpoint.values.thaw import BadTextError, Thawer
 from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
-    from langgraph_jsonl_checkpoint.identity import Identity
     from langgraph_jsonl_checkpoint.log.survey import Commit, Survey
+    from langgraph_jsonl_checkpoint.sessions.identity import Identity
     from langgraph_jsonl_checkpoint.values.seal import Serde
 
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from langchain_core.messages import ToolMessage
-
 from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.errors import ToolCallRunningError, UncertainToolCallError
 from langgraph_jsonl_checkpoint.folds.tool_calls import RUNS_AGAIN, Call
 from langgraph_jsonl_checkpoint.log import records
+from langgraph_jsonl_checkpoint.tool_calls.answers import Verdict, answer, history, without_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     import msgspec
 
     from langgraph_jsonl_checkpoint.folds.tool_calls import Decision, Effect, Key
-    from langgraph_jsonl_checkpoint.session import Session
+    from langgraph_jsonl_checkpoint.sessions.session import Session
     from langgraph_jsonl_checkpoint.values.thaw import Thawer
 
 OnUncertain = Literal["interrupt", "report", "replay"]
@@ -80,20 +79,6 @@ class Question(NamedTuple):
     description: str
     asked_from: int | None
     orphan: Call | None = None
-
-
-class Verdict(NamedTuple):
-    """A decision about an uncertain call that is to be recorded.
-
-    Attributes:
-        kind: As in the log.
-        message: What came with it.
-        by: "answer", "resolve" or "policy".
-    """
-
-    kind: str
-    message: str
-    by: str
 
 
 class Judgement(NamedTuple):
@@ -207,10 +192,10 @@ class Rules:
             outside = self._session.tools.get(("", visit.key[1]))
             if outside is not None and outside.verdict is not None:
                 return None
-            return Question(visit, visit.args, 0, None, f"{_history(call, visit.name)}.", asked)
+            return Question(visit, visit.args, 0, None, f"{history(call, visit.name)}.", asked)
         if call.own_status(self._is_in_hand) == "uncertain":
             said = thaw.value(call.error) if call.error is not records.NO_TEXT else ""
-            text = f"{_history(call, call.name)}{f' ({said})' if said else ''}: it may have had its effect."
+            text = f"{history(call, call.name)}{f' ({said})' if said else ''}: it may have had its effect."
             return Question(visit, thaw.value(call.args), call.attempt, call.started_at, text, asked)
         if call.attempt:
             return None
@@ -222,7 +207,7 @@ class Rules:
         # Asked before, it is read what was said, whatever was said about the other call since.
         about = orphan or Call(visit.key, name=visit.name)
         text = (
-            f"{_history(about, visit.name)}: it may have had its effect, and now it is asked for again with the same "
+            f"{history(about, visit.name)}: it may have had its effect, and now it is asked for again with the same "
             "arguments."
         )
         return Question(visit, visit.args, 0, about.started_at, text, asked, orphan)
@@ -249,7 +234,7 @@ class Rules:
             return Verdict(on_uncertain, "", "policy")
         about = orphan or call
         raise UncertainToolCallError(
-            f"{_named(visit)} may have had its effect already: {_history(about, visit.name)} "
+            f"{_named(visit)} may have had its effect already: {history(about, visit.name)} "
             f"({about.started_at or 'at a time unknown'}). Decide with "
             f"saver.resolve({self._session.identity.thread_id!r}, {about.key[1]!r}, …), then run the thread again "
             "with None as its input."
@@ -262,14 +247,8 @@ class Rules:
         return Verdict(decision.kind, str(self._thaw.value(decision.message)), decision.by)
 
     def _is_in_hand(self, call: Call) -> bool:
-        """Whether whoever started a call's last attempt lives, and knows of its end.
-
-        Who goes on with a run saw what ended it: one error, or one question. What another call of its superstep
-        raised he did not see, nor what was cancelled for it.
-        """
-        if not call.end or not self._is_alive(call):
-            return self._is_alive(call)
-        return call.end == "failed" and not call.is_one_of_several
+        """Whether whoever started a call's last attempt lives, and runs it still or knows of its end."""
+        return self._is_alive(call) and (not call.end or call.is_seen)
 
     def _orphan(self, visit: Visit) -> Call | None:
         """An uncertain call of another checkpoint with this tool and these arguments: its AIMessage was lost.
@@ -318,50 +297,6 @@ class Rules:
             return False
         writes = fold.writes(visit.ns, visit.checkpoint)
         return not any(w.task == visit.key[0] and w.channel == upstream.INTERRUPT for w in writes)
-
-
-def answer(decided: Verdict, name: str, tool_call_id: str, about: Call, thaw: Thawer) -> ToolMessage:
-    """What the model is told of a call of the tool `name` that is not run; `about` is the call that may have been."""
-    if decided.kind == "respond":
-        return ToolMessage(decided.message, name=name, tool_call_id=tool_call_id)
-    if about.has_result and about.redacted:
-        return without_result(about, name, tool_call_id, thaw.value(about.result))
-    if about.has_result and isinstance(result := thaw.value(about.result), ToolMessage):
-        return result.model_copy(update={"tool_call_id": tool_call_id})
-    text = f"{outcome_unknown(about, name, thaw)} It was not run again."
-    if decided.kind == "report":
-        text += " Check what happened before you call it again."
-    elif decided.message:
-        text += f" A human says: {decided.message}"
-    return ToolMessage(text, name=name, tool_call_id=tool_call_id, status="error")
-
-
-def without_result(call: Call, name: str, tool_call_id: str, kept: Any) -> ToolMessage:
-    """What the model is told of a call that is over, and of whose result the log has but what redacting `kept`."""
-    ended = "ended" if call.end == "completed" else "failed"
-    text = f"{name} {ended} before the run was stopped, and was not run again. The record of its result is redacted"
-    message = kept if isinstance(kept, ToolMessage) else None
-    text += f"; what is left of it: {message.text}" if message is not None and message.text else "."
-    return ToolMessage(text, name=name, tool_call_id=tool_call_id, status="success" if ended == "ended" else "error")
-
-
-def outcome_unknown(call: Call, name: str, thaw: Thawer) -> str:
-    """What a model is told of an uncertain call of the tool `name`."""
-    said = f" ({thaw.value(call.error)})" if call.error is not records.NO_TEXT else ""
-    return f"Outcome unknown: {_history(call, name)}{said}. It may or may not have had its effect."
-
-
-def _history(call: Call, name: str) -> str:
-    """What is known of an uncertain call of the tool `name`."""
-    if call.has_result:
-        return f"{name} ended, but its result was lost with its process"
-    if not call.attempt:
-        return f"{name} may have been started by a run whose tool calls nobody recorded"
-    if call.end == "failed":
-        return f"{name} was started and raised an error"
-    if call.end == "cancelled":
-        return f"{name} was started and was stopped while it ran"
-    return f"{name} was started and its end was not recorded"
 
 
 def _named(visit: Visit) -> str:

@@ -18,7 +18,7 @@ from langgraph_jsonl_checkpoint.errors import NoSessionError
 from langgraph_jsonl_checkpoint.folds.resume import LastCheckpoint, ResumeState, ToolCall, told, unrecorded
 from langgraph_jsonl_checkpoint.folds.story import MESSAGES, Story
 from langgraph_jsonl_checkpoint.log import records
-from langgraph_jsonl_checkpoint.open_calls import stored_results
+from langgraph_jsonl_checkpoint.restore.open_calls import stored_results
 from langgraph_jsonl_checkpoint.values.messages import MEMORY_ID, MemoryMessage
 from langgraph_jsonl_checkpoint.values.types import untag_text
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
     from langgraph_jsonl_checkpoint.folds.memory import MemoryDeriver, SessionMemory
     from langgraph_jsonl_checkpoint.folds.tool_calls import Call, Key, Status
-    from langgraph_jsonl_checkpoint.ledger import Ledger
-    from langgraph_jsonl_checkpoint.reader import Reader
-    from langgraph_jsonl_checkpoint.redaction import Redaction
-    from langgraph_jsonl_checkpoint.session import Session
+    from langgraph_jsonl_checkpoint.sessions.reader import Reader
+    from langgraph_jsonl_checkpoint.sessions.session import Session
+    from langgraph_jsonl_checkpoint.tool_calls.ledger import Ledger
+    from langgraph_jsonl_checkpoint.tool_calls.redaction import Redaction
 
 
 _NAMES = ("thread_id", "workspace", "parent")  # of a header, which may hold lone surrogates

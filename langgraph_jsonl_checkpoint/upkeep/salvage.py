@@ -27,18 +27,18 @@ from langgraph_jsonl_checkpoint.log import journal, local, packing, records
 from langgraph_jsonl_checkpoint.log.arrangement import arranged
 from langgraph_jsonl_checkpoint.log.lines import Lines
 from langgraph_jsonl_checkpoint.log.survey import span
+from langgraph_jsonl_checkpoint.upkeep.verification import Problem, surveyed
 from langgraph_jsonl_checkpoint.values.book import Book
 from langgraph_jsonl_checkpoint.values.references import DanglingError, References, texts_of
 from langgraph_jsonl_checkpoint.values.thaw import BadTextError, Thawer
 from langgraph_jsonl_checkpoint.values.types import tag_text
-from langgraph_jsonl_checkpoint.verification import Problem, surveyed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from langgraph_jsonl_checkpoint.identity import Identity
     from langgraph_jsonl_checkpoint.log.survey import Survey
-    from langgraph_jsonl_checkpoint.sessions import Sessions
+    from langgraph_jsonl_checkpoint.sessions.identity import Identity
+    from langgraph_jsonl_checkpoint.sessions.pool import Sessions
     from langgraph_jsonl_checkpoint.values.seal import Serde
 
 

@@ -11,15 +11,15 @@ import msgspec
 from langgraph_jsonl_checkpoint.errors import SessionError
 from langgraph_jsonl_checkpoint.folds import retention
 from langgraph_jsonl_checkpoint.log import journal, local, packing, records
-from langgraph_jsonl_checkpoint.reader import Reader
-from langgraph_jsonl_checkpoint.sessions import header_of
+from langgraph_jsonl_checkpoint.sessions.identity import header_of
+from langgraph_jsonl_checkpoint.sessions.reader import Reader
 from langgraph_jsonl_checkpoint.values.types import tag_text, untag_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from langgraph_jsonl_checkpoint.folds.checkpoints import Checkpoints
-    from langgraph_jsonl_checkpoint.sessions import Sessions
+    from langgraph_jsonl_checkpoint.sessions.pool import Sessions
     from langgraph_jsonl_checkpoint.values.seal import Serde
     from langgraph_jsonl_checkpoint.values.thaw import Thawer
 

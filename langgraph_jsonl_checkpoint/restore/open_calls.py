@@ -15,16 +15,16 @@ from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.folds.story import MESSAGES
 from langgraph_jsonl_checkpoint.folds.tool_calls import RUNS_AGAIN
 from langgraph_jsonl_checkpoint.log import records
-from langgraph_jsonl_checkpoint.rules import Verdict, answer, outcome_unknown, without_result
+from langgraph_jsonl_checkpoint.tool_calls.answers import Verdict, answer, outcome_unknown, without_result
 from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from langgraph_jsonl_checkpoint.folds.tool_calls import Call
-    from langgraph_jsonl_checkpoint.ledger import Ledger
-    from langgraph_jsonl_checkpoint.reader import Reader
-    from langgraph_jsonl_checkpoint.session import Session
+    from langgraph_jsonl_checkpoint.sessions.reader import Reader
+    from langgraph_jsonl_checkpoint.sessions.session import Session
+    from langgraph_jsonl_checkpoint.tool_calls.ledger import Ledger
 
 
 class OpenCalls:

@@ -14,7 +14,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 
 from langgraph_jsonl_checkpoint.errors import CorruptSessionError
 from langgraph_jsonl_checkpoint.log import records
-from langgraph_jsonl_checkpoint.opened import no_collections
+from langgraph_jsonl_checkpoint.log.lines import no_collections
 from langgraph_jsonl_checkpoint.values.adopt import Handed
 from langgraph_jsonl_checkpoint.values.thaw import BadTextError, Thawer
 from langgraph_jsonl_checkpoint.values.types import untag_text
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import DeltaChannelHistory
 
-    from langgraph_jsonl_checkpoint.session import Session
+    from langgraph_jsonl_checkpoint.sessions.session import Session
     from langgraph_jsonl_checkpoint.values.seal import Serde
 
 

@@ -18,19 +18,19 @@ from langgraph_jsonl_checkpoint.errors import (
 )
 from langgraph_jsonl_checkpoint.folds.tool_calls import Decision
 from langgraph_jsonl_checkpoint.log import records
-from langgraph_jsonl_checkpoint.rules import Rules, is_equal
+from langgraph_jsonl_checkpoint.tool_calls.rules import Rules, is_equal
+from langgraph_jsonl_checkpoint.tool_calls.steps import requested, resolved, step
 from langgraph_jsonl_checkpoint.values.freeze import Freezer
 from langgraph_jsonl_checkpoint.values.thaw import Thawer
-from langgraph_jsonl_checkpoint.values.types import tag_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from langgraph_jsonl_checkpoint.folds.tool_calls import Call, Key
-    from langgraph_jsonl_checkpoint.redaction import Redaction
-    from langgraph_jsonl_checkpoint.rules import Judgement, OnUncertain, Question, Visit
-    from langgraph_jsonl_checkpoint.session import Session
-    from langgraph_jsonl_checkpoint.sessions import Sessions
+    from langgraph_jsonl_checkpoint.sessions.pool import Sessions
+    from langgraph_jsonl_checkpoint.sessions.session import Session
+    from langgraph_jsonl_checkpoint.tool_calls.redaction import Redaction
+    from langgraph_jsonl_checkpoint.tool_calls.rules import Judgement, OnUncertain, Question, Visit
     from langgraph_jsonl_checkpoint.values.page import Page
     from langgraph_jsonl_checkpoint.values.seal import Serde
 
@@ -171,8 +171,8 @@ class Ledger:
             made: list[records.Record] = []
             for question, args in zip(questions, parts, strict=True):
                 if session.tools.get(question.visit.key) is None:
-                    made.append(_requested(question.visit, page.text(args), question.orphan))
-                made.append(_step(question.visit.key, "asked", attempt=question.attempt, spent=spent))
+                    made.append(requested(question.visit, page.text(args), question.orphan))
+                made.append(step(question.visit.key, "asked", attempt=question.attempt, spent=spent))
             return made
 
         self._append(make, sync=True, checkpoint=questions[0].visit.checkpoint)
@@ -209,18 +209,18 @@ class Ledger:
             judged = self._rules(session).judge(visit, decisions.get(visit.key[1]), on_uncertain, again=again)
             made: list[records.Record] = []
             if judged.is_new:
-                made.append(_requested(visit, page.text(args), judged.orphan))
+                made.append(requested(visit, page.text(args), judged.orphan))
             if (verdict := judged.verdict) is not None:
                 said = self.redaction.value(visit.name, verdict.message)
                 decision = Decision(verdict.kind, judged.attempt, page.text(said), verdict.by)
-                made.append(_resolved(visit.key, decision))
+                made.append(resolved(visit.key, decision))
             if judged.runs:
                 writer = session.identity.writer
-                made.append(_step(visit.key, "started", attempt=judged.attempt + 1, by=writer, spent=spent))
+                made.append(step(visit.key, "started", attempt=judged.attempt + 1, by=writer, spent=spent))
             elif not judged.is_recorded:
                 kept = self.redaction.value(visit.name, judged.result)
                 redacted = not is_equal(kept, judged.result)
-                made.append(_step(visit.key, "completed", result=page.text(self._freeze(kept)), redacted=redacted))
+                made.append(step(visit.key, "completed", result=page.text(self._freeze(kept)), redacted=redacted))
             return made
 
         def start() -> None:
@@ -271,7 +271,7 @@ class Ledger:
     def _end(self, visit: Visit, status: str, result: Any, said: str | None, **more: Any) -> None:
         def make(page: Page, _: Session) -> list[records.Record]:
             return [
-                _step(
+                step(
                     visit.key,
                     status,
                     result=records.NO_TEXT if result is None else page.text(result),
@@ -289,7 +289,7 @@ class Ledger:
             call = session.tools.get(key)
             attempt = call.attempt if call is not None else 0
             said = self.redaction.value(call.name if call is not None else "", message)
-            return [_resolved(key, Decision(kind, attempt, page.text(said), "resolve"))]
+            return [resolved(key, Decision(kind, attempt, page.text(said), "resolve"))]
 
         self._write(make, sync=True)
 
@@ -344,28 +344,3 @@ class Ledger:
 
 def _text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:_ERROR]
-
-
-def _step(key: Key, status: str, **more: Any) -> records.Tool:
-    return records.Tool(task=tag_text(key[0]), call=tag_text(key[1]), status=status, **more)
-
-
-def _requested(visit: Visit, args: Any, orphan: Call | None) -> records.Tool:
-    return _step(
-        visit.key,
-        "requested",
-        ns=tag_text(visit.ns),
-        checkpoint=None if visit.checkpoint is None else tag_text(visit.checkpoint),
-        name=tag_text(visit.name),
-        args=args,
-        effect=visit.effect,
-        check=visit.check,
-        elsewhere=visit.elsewhere,
-        orphan=None if orphan is None else [tag_text(orphan.key[0]), tag_text(orphan.key[1])],
-    )
-
-
-def _resolved(key: Key, verdict: Decision) -> records.Tool:
-    return _step(
-        key, "resolved", attempt=verdict.attempt, decision=verdict.kind, message=verdict.message, by=verdict.by
-    )

@@ -15,12 +15,12 @@ from langgraph.checkpoint.base import CheckpointTuple
 
 from langgraph_jsonl_checkpoint.errors import SessionError
 from langgraph_jsonl_checkpoint.log import local
-from langgraph_jsonl_checkpoint.reader import Reader
+from langgraph_jsonl_checkpoint.sessions.reader import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from langgraph_jsonl_checkpoint.sessions import Sessions
+    from langgraph_jsonl_checkpoint.sessions.pool import Sessions
     from langgraph_jsonl_checkpoint.values.seal import Serde
 
 _COARSE = 0.05  # seconds by which a file's time may lag behind the clock that ids are made with

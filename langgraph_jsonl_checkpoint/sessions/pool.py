@@ -13,15 +13,14 @@ import weakref
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-import msgspec
 from langgraph.checkpoint.base.id import uuid6
 
 from langgraph_jsonl_checkpoint.errors import ClosedSaverError, SessionError
-from langgraph_jsonl_checkpoint.identity import MAX_HEADER, Identity
-from langgraph_jsonl_checkpoint.log import files, frames, local, logfile, names, records
+from langgraph_jsonl_checkpoint.log import files, local, logfile, names
 from langgraph_jsonl_checkpoint.log.writers import Writer
-from langgraph_jsonl_checkpoint.session import Session
-from langgraph_jsonl_checkpoint.skipping import SkipIndex
+from langgraph_jsonl_checkpoint.sessions.identity import Identity, header_of
+from langgraph_jsonl_checkpoint.sessions.session import Session
+from langgraph_jsonl_checkpoint.sessions.skipping import SkipIndex
 from langgraph_jsonl_checkpoint.values.types import tag_text, untag_text
 
 if TYPE_CHECKING:
@@ -338,14 +337,3 @@ if hasattr(os, "register_at_fork"):
 
 def _is_time_ordered(checkpoint_id: str) -> bool:
     return len(checkpoint_id) == _UUID and checkpoint_id[14] == "6"
-
-
-def header_of(path: str) -> records.Session | None:
-    """A log's header, without the rest of the log; None if it cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            text, _ = frames.read(memoryview(file.read(1 << 16)), 0, MAX_HEADER)
-        head = records.parse("session", text.split(b"\n", 1)[0])
-    except (OSError, frames.BadFrameError, msgspec.DecodeError):
-        return None
-    return head if isinstance(head, records.Session) else None

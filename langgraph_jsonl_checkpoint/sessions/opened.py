@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -17,21 +15,19 @@ from langgraph_jsonl_checkpoint.errors import (
     UnsupportedVersionError,
 )
 from langgraph_jsonl_checkpoint.folds.contents import Contents, Stored
-from langgraph_jsonl_checkpoint.identity import version_of
 from langgraph_jsonl_checkpoint.log import journal, logfile, packing, records
-from langgraph_jsonl_checkpoint.log.lines import Lines
+from langgraph_jsonl_checkpoint.log.lines import Lines, no_collections
+from langgraph_jsonl_checkpoint.sessions.identity import version_of
 from langgraph_jsonl_checkpoint.values.book import Book
 from langgraph_jsonl_checkpoint.values.shadows import Shadows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from langgraph_jsonl_checkpoint.folds.checkpoints import Checkpoints
     from langgraph_jsonl_checkpoint.folds.runs import Runs
     from langgraph_jsonl_checkpoint.folds.tool_calls import ToolCalls
-    from langgraph_jsonl_checkpoint.identity import Identity
     from langgraph_jsonl_checkpoint.log.writers import Writer
-    from langgraph_jsonl_checkpoint.restore import Recall
+    from langgraph_jsonl_checkpoint.restore.restored import Recall
+    from langgraph_jsonl_checkpoint.sessions.identity import Identity
 
 _BEGIN = 1 << 16  # bytes that are read first: a header, and nearly always an index if there is one
 
@@ -343,19 +339,3 @@ class OpenedLog:
         error = CorruptSessionError(self.identity.path, offset, self._position.seq if seq is None else seq, reason)
         self.forget()
         return error
-
-
-@contextlib.contextmanager
-def no_collections() -> Iterator[None]:
-    """Read many records without the garbage collector: none of what is made is garbage.
-
-    In a process with a million objects one full collection takes six times as long as reading 800 supersteps. The
-    caller's setting comes back, also if several threads are in here.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -90,3 +90,14 @@ def version_of(data: bytes) -> tuple[bytes, tuple[Any, Any]]:
 def _versions() -> dict[str, str]:
     names = ("langgraph", "langgraph-checkpoint", "langchain-core", "langgraph-jsonl-checkpoint")
     return {"python": platform.python_version(), **{name: version(name) for name in names}}
+
+
+def header_of(path: str) -> records.Session | None:
+    """A log's header, without the rest of the log; None if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            text, _ = frames.read(memoryview(file.read(1 << 16)), 0, MAX_HEADER)
+        head = records.parse("session", text.split(b"\n", 1)[0])
+    except (OSError, frames.BadFrameError, msgspec.DecodeError):
+        return None
+    return head if isinstance(head, records.Session) else None

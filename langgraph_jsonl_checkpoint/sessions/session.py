@@ -15,7 +15,7 @@ import msgspec
 
 from langgraph_jsonl_checkpoint.errors import DeletedSessionError, SessionError, ValueEncodingError
 from langgraph_jsonl_checkpoint.log import frames, journal, local, logfile, packing, records
-from langgraph_jsonl_checkpoint.opened import ATTEMPTS, OpenedLog
+from langgraph_jsonl_checkpoint.sessions.opened import ATTEMPTS, OpenedLog
 from langgraph_jsonl_checkpoint.values.page import Page
 from langgraph_jsonl_checkpoint.values.types import tag_text
 

@@ -1,0 +1,1 @@
+"""The tool calls of a thread: which may run, and the records that say so."""

@@ -1,0 +1,40 @@
+"""The `tool` records of a call's steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from langgraph_jsonl_checkpoint.log import records
+from langgraph_jsonl_checkpoint.values.types import tag_text
+
+if TYPE_CHECKING:
+    from langgraph_jsonl_checkpoint.folds.tool_calls import Call, Decision, Key
+    from langgraph_jsonl_checkpoint.tool_calls.rules import Visit
+
+
+def step(key: Key, status: str, **more: Any) -> records.Tool:
+    """A step of a call; `more` are the fields of its status."""
+    return records.Tool(task=tag_text(key[0]), call=tag_text(key[1]), status=status, **more)
+
+
+def requested(visit: Visit, args: Any, orphan: Call | None) -> records.Tool:
+    """A call as it is asked for, with its frozen arguments; `orphan` is the one that is decided upon with it."""
+    return step(
+        visit.key,
+        "requested",
+        ns=tag_text(visit.ns),
+        checkpoint=None if visit.checkpoint is None else tag_text(visit.checkpoint),
+        name=tag_text(visit.name),
+        args=args,
+        effect=visit.effect,
+        check=visit.check,
+        elsewhere=visit.elsewhere,
+        orphan=None if orphan is None else [tag_text(orphan.key[0]), tag_text(orphan.key[1])],
+    )
+
+
+def resolved(key: Key, verdict: Decision) -> records.Tool:
+    """A decision about a call."""
+    return step(
+        key, "resolved", attempt=verdict.attempt, decision=verdict.kind, message=verdict.message, by=verdict.by
+    )

@@ -1,0 +1,1 @@
+"""What is done to whole logs: checking, salvaging, copying and pruning them."""
