@@ -14,6 +14,7 @@ EVERYWHERE = ("errors", "upstream")
 
 
 def room(module: str) -> str:
+    """The room that a module of the package is in."""
     return "saver" if module in DOOR else module
 
 

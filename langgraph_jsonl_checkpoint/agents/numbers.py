@@ -1,13 +1,15 @@
 """The numbers that LangGraph gives to what the calls of one execution do: interrupts, subgraphs, `@task` calls.
 
 It numbers the subgraphs and the `@task` calls of a task as they come, and finds by its number what one came to
-before. A call that is over does not run again and draws no number; those beside it must not get its numbers, and with
-them what its subgraph came to.
+before. The calls of a task come in any order, and one that is over does not run again and draws no number: none may
+get the numbers of another, and with them what its subgraph came to. So the first call counts as LangGraph does, each
+other one in a range of its own, and the record of an end says what was drawn.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
@@ -22,6 +24,7 @@ Place = tuple[str, "Key"]
 
 _around: ContextVar[tuple[Place, ...]] = ContextVar("around", default=())  # the innermost call last
 _NO_CALL = "", ""
+_RANGE = 1000  # what one call may draw; the next call's range begins behind it
 
 
 @contextlib.contextmanager
@@ -48,6 +51,7 @@ class Numbers:
 
     def __init__(self, count: Callable[[], int]) -> None:
         self._count = count
+        self._own: dict[Key, Callable[[], int]] = {}
         self._lock = threading.Lock()
         self._taken: set[int] = set()
         self._again: dict[Key, list[int]] = {}
@@ -59,12 +63,24 @@ class Numbers:
         key = around[-1][1] if around else _NO_CALL
         with self._lock:
             again = self._again.get(key)
-            number = again.pop(0) if again else self._count()
+            count = self._own.get(key, self._count)
+            number = again.pop(0) if again else count()
             while again is None and number in self._taken:
-                number = self._count()
+                number = count()
             self._taken.add(number)
             self._drawn.setdefault(key, []).append(number)
             return number
+
+    def part(self, keys: Sequence[Key]) -> None:
+        """Give each call of a task but the first a range of its own, by its place in the AIMessage.
+
+        A process that is killed records no end of its calls, and the next one has them in another order.
+        """
+        if _around.get():
+            return  # a ToolNode inside of a tool, whose calls have no place among the task's
+        with self._lock:
+            for place, key in enumerate(keys[1:], 1):
+                self._own.setdefault(key, itertools.count(place * _RANGE).__next__)
 
     def keep(self, key: Key, numbers: Sequence[int], *, again: bool) -> None:
         """Give the numbers that a call drew in an earlier execution to no other, and to it if it runs again."""

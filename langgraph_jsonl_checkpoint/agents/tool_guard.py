@@ -240,9 +240,6 @@ class ToolGuard:
         ns = upstream.parent_namespace(info.checkpoint_ns)
         ledger.announce(ns)
         answers = upstream.answers(configurable)
-        with self._lock:
-            turn = self._turns.setdefault(answers.key, Turn())
-            turn.count(answers)
         elsewhere = not saver.shares(own, thread_id)
         tools = {tool.name: tool for tool in request.runtime.tools}
 
@@ -274,6 +271,9 @@ class ToolGuard:
         if mine is None or upstream.is_send(config):
             mine = mine or visit(request.tool_call, 1)
             visits = [mine]
+        with self._lock:
+            turn = self._turns.setdefault(answers.key, Turn())
+            turn.count(answers, [each.key for each in visits])
         entry = Entry(ledger, mine, visits, turn, answers, saver, configurable)
         return None if is_inside(entry.place) else entry
 

@@ -58,11 +58,14 @@ class Turn:
     subgraphs: Numbers | None = None
     tasks: Numbers | None = None
 
-    def count(self, answers: upstream.Answers) -> None:
+    def count(self, answers: upstream.Answers, keys: Sequence[Key]) -> None:
         """Count what this execution's calls do; a retried node counts its interrupts anew."""
         self.interrupts = answers.counting("interrupt_counter", Numbers)
         self.subgraphs = answers.counting("subgraph_counter", Numbers)
         self.tasks = answers.counting("call_counter", Numbers)
+        for numbers in (self.subgraphs, self.tasks):
+            if numbers is not None:
+                numbers.part(keys)
 
     def keep(self, calls: Iterable[Call]) -> None:
         """Give what the calls drew in an earlier execution to no other."""

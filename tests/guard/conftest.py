@@ -75,6 +75,10 @@ class Place:
         answer = self.process(shape, dies={tool: list(after) for tool in tools or ("charge",)}, **options)
         assert answer["code"] == -signal.SIGKILL, answer
 
+    def crash_of_agents(self) -> None:
+        """A process is killed in the `mail` of the second of two agents that are called as tools."""
+        assert self._program.order(agents=str(self.root))["code"] == -signal.SIGKILL
+
     def kill(self, pid: int) -> None:
         """Kill a process that waits in a tool."""
         self._waiting.discard(pid)

@@ -15,7 +15,7 @@ from typing import Any
 import warm
 from langgraph.types import Command, interrupt
 
-from guard.scene import CONFIG, PAY, Effects, Finished, Model, build, go
+from guard.scene import CONFIG, PAY, Effects, Finished, Model, agents_as_tools, build, go
 from langgraph_jsonl_checkpoint import JsonlSaver, SessionRecorder, ToolPolicy, decide
 
 WAITS = "waits"
@@ -113,11 +113,18 @@ def work(
     sys.exit()  # a process that ends in good order gives its lock back
 
 
+def die_in_an_agent(_: warm.Report, *, agents: str) -> None:
+    """Die in `mail`, which one agent called as a tool runs, before the other has begun; `agents` is the folder."""
+    effects = Effects(Path(agents), {"mail": warm.die})
+    with JsonlSaver(Path(agents) / "sessions") as saver:
+        go(agents_as_tools(effects, saver, late="alpha", until=threading.Event().wait), PAY)
+
+
 def obey(order: dict[str, Any]) -> dict[str, Any]:
     """Start a process, or wait for one."""
     if "pid" in order:
         return {"code": warm.end(order["pid"])}
-    pid, coming = warm.fork(work, order)
+    pid, coming = warm.fork(die_in_an_agent if "agents" in order else work, order)
     reports = []
     for report in coming:
         reports.append(report)

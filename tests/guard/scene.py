@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware, ToolRetryMiddleware
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.runnables import RunnableLambda
-from langchain_core.tools import StructuredTool
+from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.tools import StructuredTool, tool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import Field
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from langchain_core.runnables import RunnableConfig
 
 CONFIG: RunnableConfig = {"configurable": {"thread_id": "t"}}
 PAY = {"messages": [("user", "please pay order 7")]}
@@ -249,6 +248,28 @@ def _direct(saver: Any, body: Any) -> Any:
     graph.add_node("pay", RunnableLambda(pay, apay))
     graph.add_edge(START, "pay")
     return graph.compile(checkpointer=saver)
+
+
+def agents_as_tools(effects: Effects, saver: Any, *, late: str, until: Callable[[], Any]) -> Any:
+    """A ToolNode whose tools are agents: alpha charges and beta mails. The agent of one begins late."""
+
+    def ask(name: str, call: dict[str, Any], config: RunnableConfig) -> str:
+        if name == late:
+            until()
+        agent = create_agent(Model(rounds=[[call]]), effects.tools, middleware=[SessionMiddleware(memory=False)])
+        messages = agent.invoke({"messages": [("user", "go")]}, config)["messages"]
+        return "; ".join(told(messages).values())
+
+    def alpha(x: int, config: RunnableConfig) -> str:
+        """Ask the agent that charges."""
+        return ask("alpha", CHARGE, config)
+
+    def beta(x: int, config: RunnableConfig) -> str:
+        """Ask the agent that mails."""
+        return ask("beta", MAIL, config)
+
+    calls = [{"name": name, "args": {"x": 1}, "id": name} for name in ("alpha", "beta")]
+    return build("tool_node", saver, [tool(alpha), tool(beta)], Model(rounds=[calls]))
 
 
 def go(graph: Any, given: Any, config: RunnableConfig = CONFIG, *, asynchronous: bool = False, **options: Any) -> Any:

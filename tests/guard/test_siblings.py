@@ -16,7 +16,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, interrupt
 
-from guard.scene import CHARGE, CONFIG, MAIL, PAY, Model, asked, build, go, told
+from guard.scene import CHARGE, CONFIG, MAIL, PAY, Model, agents_as_tools, asked, build, go, told
 from langgraph_jsonl_checkpoint import SessionMiddleware, ToolGuard, decide
 from langgraph_jsonl_checkpoint.agents import turn
 from langgraph_jsonl_checkpoint.tool_calls.ledger import Ledger
@@ -27,33 +27,12 @@ if TYPE_CHECKING:
     from guard.conftest import Place
 
 BOTH_WAYS = pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
-AGENTS = [{"name": name, "args": {"x": 1}, "id": name} for name in ("alpha", "beta")]
 
 
 def agents(place: Place, saver: Any, bodies: Any) -> Any:
-    """A ToolNode whose tools are agents: alpha charges, and beta, which begins behind it, mails."""
+    """Alpha charges, and beta, which begins behind it, mails."""
     place.effects.bodies = bodies
-
-    def inner(call: dict[str, Any]) -> Any:
-        model = Model(rounds=[[call]])
-        return create_agent(model, place.effects.tools, middleware=[SessionMiddleware(memory=False)])
-
-    def ask(agent: Any, config: RunnableConfig) -> str:
-        messages = agent.invoke({"messages": [("user", "go")]}, config)["messages"]
-        return "; ".join(told(messages).values())
-
-    @tool
-    def alpha(x: int, config: RunnableConfig) -> str:
-        """Ask the agent that charges."""
-        return ask(inner(CHARGE), config)
-
-    @tool
-    def beta(x: int, config: RunnableConfig) -> str:
-        """Ask the agent that mails."""
-        time.sleep(0.1)
-        return ask(inner(MAIL), config)
-
-    return build("tool_node", saver, [alpha, beta], Model(rounds=[AGENTS]))
+    return agents_as_tools(place.effects, saver, late="beta", until=lambda: time.sleep(0.1))
 
 
 @BOTH_WAYS
@@ -79,6 +58,24 @@ def test_an_agent_that_runs_again_is_not_given_what_its_neighbour_came_to(
         given = Command(resume="send it")
     result = go(graph, given, asynchronous=asynchronous)
     assert told(result["messages"]) == {"alpha": "charged 40 EUR", "beta": "mailed ann"}
+    assert (place.effects("charge"), place.effects("mail")) == (1, 1)
+
+
+@BOTH_WAYS
+def test_an_agent_of_a_killed_process_is_not_given_what_its_neighbour_came_to(
+    place: Place, asynchronous: bool
+) -> None:
+    """Nobody recorded how far the calls were, and they begin in another order: each goes on with its own subgraph."""
+    place.crash_of_agents()
+    graph = agents(place, place.saver(), {})
+    question, *_ = asked(go(graph, None, asynchronous=asynchronous))
+    assert [call["name"] for call in question["calls"]] == ["alpha", "beta"]
+    again = decide(graph, CONFIG, {key: {"type": "approve"} for key in ("alpha", "beta")})
+    (question,) = asked(go(graph, again, asynchronous=asynchronous))
+    assert [call["name"] for call in question["calls"]] == ["mail"]
+    sent = decide(graph, CONFIG, {"mail-1": {"type": "respond", "message": "it is sent"}})
+    result = go(graph, sent, asynchronous=asynchronous)
+    assert told(result["messages"]) == {"alpha": "charged 40 EUR", "beta": "it is sent"}
     assert (place.effects("charge"), place.effects("mail")) == (1, 1)
 
 
