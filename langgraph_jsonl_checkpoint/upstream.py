@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import re
 import traceback
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP
@@ -16,7 +17,7 @@ from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, TASKS, _DeltaSnap
 from langgraph.types import Send, interrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from langchain_core.messages import ToolMessage
 
@@ -35,14 +36,17 @@ __all__ = [
     "end_of_run",
     "execution_of",
     "graph_of",
+    "held_by",
     "index_of",
     "is_compiled",
+    "is_of_state",
     "is_placeholder",
     "is_send",
     "is_stored_at_exit",
     "next_nodes",
     "parent_namespace",
     "run_of",
+    "send_through",
     "task_namespace",
     "task_of",
 ]
@@ -62,6 +66,7 @@ _START = "__start__"
 _TRIGGERS = _BRANCH, _JOIN, _START
 _DURABILITY = "__pregel_durability"
 _RUNTIME = "__pregel_runtime"
+_SEND = "__pregel_send"
 _CHECKPOINTER = "__pregel_checkpointer"
 _SCRATCHPAD = "__pregel_scratchpad"
 _COUNT = "_counter"
@@ -174,6 +179,23 @@ def checkpointer(configurable: Mapping[str, Any]) -> Any:
 def is_placeholder(message: ToolMessage) -> bool:
     """Whether deepagents made this answer up, for a call that it found without one (PatchToolCallsMiddleware)."""
     return isinstance(message.content, str) and _PLACEHOLDER.match(message.content) is not None
+
+
+def send_through(configurable: dict[str, Any], wrap: Callable[[Any], Any]) -> Any:
+    """Let what runs with a config send its task's writes through what `wrap` makes of the function that does it."""
+    configurable[_SEND] = wrapped = wrap(configurable.get(_SEND))
+    return wrapped
+
+
+def held_by(send: Any) -> Iterable[Any]:
+    """The writes that a task holds, whose `extend` is what sends them; none if something stands around it."""
+    held = getattr(send, "__self__", None)
+    return list(held) if isinstance(held, deque) else ()
+
+
+def is_of_state(channel: str) -> bool:
+    """Whether a write to a channel is a part of the state, and not LangGraph's own about an interrupt or an error."""
+    return channel not in WRITES_IDX_MAP
 
 
 def run_of(configurable: Mapping[str, Any]) -> object:

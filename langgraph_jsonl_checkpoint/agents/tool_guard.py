@@ -17,6 +17,7 @@ from langgraph_jsonl_checkpoint.agents.flow import adrive, barrier, drive, finis
 from langgraph_jsonl_checkpoint.agents.numbers import inside, is_inside
 from langgraph_jsonl_checkpoint.agents.policy import ToolPolicy, checked
 from langgraph_jsonl_checkpoint.agents.questions import decided, question
+from langgraph_jsonl_checkpoint.agents.sends import Sends
 from langgraph_jsonl_checkpoint.agents.turn import PAUSE, Turn, alone, in_order, shown
 from langgraph_jsonl_checkpoint.tool_calls.rules import Visit
 
@@ -40,19 +41,16 @@ if TYPE_CHECKING:
 class Entry:
     """A call that has come to the guard."""
 
+    place: Place
     ledger: Ledger
     visit: Visit
     visits: Sequence[Visit]
     turn: Turn
     answers: upstream.Answers
+    sends: Sends
     saver: JsonlSaver
     configurable: Mapping[str, Any]
     started: bool = False
-
-    @property
-    def place(self) -> Place:
-        """The call, of all threads'."""
-        return self.ledger.thread_id, self.visit.key
 
 
 class ToolGuard:
@@ -105,7 +103,7 @@ class ToolGuard:
             drive(self._settle(entry))
         judged = drive(self._begin(entry))
         if not judged.runs:
-            return judged.result  # type: ignore[no-any-return]
+            return _given(entry, judged)
         try:
             with inside(entry.place):
                 result = handler(request)
@@ -143,7 +141,7 @@ class ToolGuard:
         try:
             judged = await adrive(self._begin(entry))
             if not judged.runs:
-                return judged.result  # type: ignore[no-any-return]
+                return _given(entry, judged)
             with inside(entry.place):
                 result = await handler(request)
         except BaseException as error:
@@ -213,7 +211,8 @@ class ToolGuard:
             result = error.args[0]
         try:
             drawn = turn.drawn(visit.key)
-            entry.ledger.leave(visit, status, error, result=result, waits_for=waits_for, **drawn)
+            sent = turn.sent[visit.key] = entry.sends.sent
+            entry.ledger.leave(visit, status, error, result=result, sent=sent, waits_for=waits_for, **drawn)
         finally:
             turn.running.discard(visit.key)
         turn.ended[visit.key] = status, visit.given
@@ -274,8 +273,17 @@ class ToolGuard:
         with self._lock:
             turn = self._turns.setdefault(answers.key, Turn())
             turn.count(answers, [each.key for each in visits])
-        entry = Entry(ledger, mine, visits, turn, answers, saver, configurable)
-        return None if is_inside(entry.place) else entry
+        place = thread_id, mine.key
+        if is_inside(place):
+            return None
+        sends = upstream.send_through(configurable, partial(Sends, place))
+        return Entry(place, ledger, mine, visits, turn, answers, sends, saver, configurable)
+
+
+def _given(entry: Entry, judged: Judgement) -> Result:
+    """What is given for a call that does not run; of one that ended, what it had sent goes with it."""
+    entry.sends.repeat(entry.turn.sent.get(entry.visit.key, judged.sent) if judged.is_recorded else ())
+    return judged.result  # type: ignore[no-any-return]
 
 
 def _siblings(request: ToolCallRequest) -> list[ToolCall]:

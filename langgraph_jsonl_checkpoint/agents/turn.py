@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from langgraph_jsonl_checkpoint import upstream
     from langgraph_jsonl_checkpoint.agents.flow import Step
+    from langgraph_jsonl_checkpoint.agents.sends import Write
     from langgraph_jsonl_checkpoint.folds.tool_calls import Call, Key
     from langgraph_jsonl_checkpoint.tool_calls.rules import Visit
 
@@ -52,6 +53,7 @@ class Turn:
     present: list[Key] = field(default_factory=list)
     begun: set[Key] = field(default_factory=set)
     ended: dict[Key, tuple[str, Any]] = field(default_factory=dict)  # how, and with which arguments
+    sent: dict[Key, Sequence[Write]] = field(default_factory=dict)
     paused: dict[Key, tuple[int, tuple[Interrupt, ...]]] = field(default_factory=dict)  # with the answer's number
     drew: Mapping[Key, Sequence[int]] = field(default_factory=dict)  # the numbers that those had which paused before
     interrupts: Numbers | None = None

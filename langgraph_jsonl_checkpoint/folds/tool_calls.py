@@ -85,6 +85,7 @@ class Call:
         drew: The numbers of the task's answers that its own interrupts waited for.
         subgraphs: The numbers that LangGraph gave to the subgraphs that it ran.
         tasks: Those of its `@task` calls.
+        sent: What it wrote to the state beside its result: a list of [channel, value].
         orphan: The call with the same tool and arguments, but of a lost AIMessage, that was decided upon with this
             one.
         heir: The call that was decided upon with this one, if its own AIMessage was lost.
@@ -113,6 +114,7 @@ class Call:
     asked_at: int = -1
     subgraphs: list[int] = field(default_factory=list)
     tasks: list[int] = field(default_factory=list)
+    sent: msgspec.Raw = field(default_factory=_no_text)
     orphan: Key | None = None
     heir: Key | None = None
     seqs: list[int] = field(default_factory=list)
@@ -300,7 +302,7 @@ def _started(call: Call, record: records.Tool, ts: str) -> None:
 
 def _ended(call: Call, record: records.Tool, _: str) -> None:
     call.end, call.result, call.error = record.status, record.result, record.error
-    call.redacted = record.redacted
+    call.redacted, call.sent = record.redacted, record.sent
     call.subgraphs, call.tasks = record.subgraphs, record.tasks
     if record.waits_for is not None:
         call.drew.add(record.waits_for)

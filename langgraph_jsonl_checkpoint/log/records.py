@@ -152,6 +152,7 @@ class Tool(Record, kw_only=True):
     redacted: bool = False
     subgraphs: list[int] = []
     tasks: list[int] = []
+    sent: msgspec.Raw = NO_TEXT
 
 
 class Prune(Record):

@@ -238,6 +238,7 @@ class Ledger:
         error: BaseException | None = None,
         *,
         result: Any = None,
+        sent: Sequence[tuple[str, Any]] = (),
         **more: Any,
     ) -> None:
         """Record how a call ended.
@@ -247,6 +248,7 @@ class Ledger:
             status: "completed", "failed", "cancelled", "withdrawn" or "paused".
             error: What it raised.
             result: What the model is told, if anything.
+            sent: What the call wrote to the state beside it.
             **more: Fields of the record: the number of the task's answer that it waits for, if it is paused; and
                 those that it drew.
 
@@ -257,18 +259,25 @@ class Ledger:
             try:
                 kept = self.redaction.value(visit.name, result)
                 part = None if result is None else self._freeze(kept)
+                writes = None if part is None else self._kept_sends(visit.name, sent)
                 said = None
                 if error is not None and status in ("failed", "cancelled"):
                     said = self.redaction.value(visit.name, _text(error))
             except ToolLogError as unfit:
                 # The effect is there, its result cannot be kept: on resume somebody has to decide.
-                self._end(visit, "failed", None, _text(unfit))
+                self._end(visit, "failed", None, _text(unfit), None)
                 raise
-            self._end(visit, status, part, said, redacted=not is_equal(kept, result), **more)
+            redacted = not is_equal(kept, result) or bool(sent) and part is not None and writes is None
+            self._end(visit, status, part, said, writes, redacted=redacted, **more)
         finally:
             self._sessions.running.pop((self.thread_id, *visit.key), None)
 
-    def _end(self, visit: Visit, status: str, result: Any, said: str | None, **more: Any) -> None:
+    def _kept_sends(self, name: str, sent: Sequence[tuple[str, Any]]) -> Any:
+        """What may be kept of writes to the state, frozen: all or, if redacting changes any of it, nothing."""
+        writes = [[channel, value] for channel, value in sent]
+        return self._freeze(writes) if writes and is_equal(self.redaction.value(name, writes), writes) else None
+
+    def _end(self, visit: Visit, status: str, result: Any, said: str | None, sent: Any, **more: Any) -> None:
         def make(page: Page, _: Session) -> list[records.Record]:
             return [
                 step(
@@ -276,6 +285,7 @@ class Ledger:
                     status,
                     result=records.NO_TEXT if result is None else page.text(result),
                     error=records.NO_TEXT if said is None else page.text(said),
+                    sent=records.NO_TEXT if sent is None else page.text(sent),
                     **more,
                 )
             ]

@@ -16,7 +16,7 @@ from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.tool_calls.answers import Verdict, answer, history, without_result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import msgspec
 
@@ -87,6 +87,7 @@ class Judgement(NamedTuple):
     Attributes:
         runs: Whether its tool runs.
         result: What the model is told if it does not.
+        sent: What is written to the state beside it: (channel, value).
         is_recorded: Whether that result is in the log.
         is_new: Whether the call, as it is now, is not.
         orphan: The call with the same tool and arguments, of a lost AIMessage, that is decided upon with this one.
@@ -96,6 +97,7 @@ class Judgement(NamedTuple):
 
     runs: bool
     result: Any = None
+    sent: Sequence[tuple[str, Any]] = ()
     is_recorded: bool = False
     is_new: bool = False
     orphan: Call | None = None
@@ -152,7 +154,8 @@ class Rules:
             result = self._value(call.result)
             if call.redacted:
                 result = without_result(call, visit.name, visit.tool_call_id, result)
-            return Judgement(runs=False, result=result, is_recorded=True)
+            sent = [(channel, value) for channel, value in self._value(call.sent) or ()]
+            return Judgement(runs=False, result=result, sent=sent, is_recorded=True)
         is_alive = self._is_alive if again else self._is_in_hand
         status = "uncertain" if self._is_unrecorded(visit) else call.own_status(is_alive)
         if status == "running":

@@ -182,5 +182,5 @@ def texts_of(record: records.Record | None) -> Iterator[msgspec.Raw]:
     elif isinstance(record, records.Terminal):
         found = [record.error]
     elif isinstance(record, records.Tool):
-        found = [record.args, record.result, record.error, record.message]
+        found = [record.args, record.result, record.error, record.message, record.sent]
     yield from (text for text in found if text is not records.NO_TEXT)
