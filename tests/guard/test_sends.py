@@ -125,7 +125,7 @@ def graph_of(
 def test_what_a_call_sent_comes_with_its_recorded_result(place: Place, asynchronous: bool, shape: str) -> None:
     """The call ended and its task's writes were lost: its result is given, and what it sent is in the state once."""
     with Failing(place.root / "sessions") as saver, pytest.raises(OSError, match="no space"):
-        go(graph_of(shape, saver, place, [[WRITE]]), PAY, asynchronous=asynchronous)
+        go(graph_of(shape, saver, place, [[WRITE]]), PAY, asynchronous=asynchronous, durability="sync")
     result = go(graph_of(shape, place.saver(), place, [[WRITE]]), None, asynchronous=asynchronous)
     assert told(result["messages"]) == {"write-1": "wrote /a"}
     assert (result["files"], result["log"]) == ({"/a": TEXT}, ["/a"])
@@ -161,7 +161,7 @@ def test_a_result_that_is_given_twice_in_one_attempt_sends_nothing_twice(place: 
 def test_what_a_call_sent_outlives_packing_and_pruning(place: Place) -> None:
     """A large value is a number in the record; rewritten logs keep it, and a salvaged one does."""
     with Failing(place.root / "sessions") as saver, pytest.raises(OSError, match="no space"):
-        go(graph_of("create_agent", saver, place, [[WRITE]]), PAY)
+        go(graph_of("create_agent", saver, place, [[WRITE]]), PAY, durability="sync")
     with JsonlSaver(place.root / "sessions") as saver:
         saver.pack("t")
         saver.prune(["t"])
@@ -177,7 +177,7 @@ def test_what_redacting_changes_is_not_kept(place: Place) -> None:
     """The record holds none of it, and the model is told that the record is not all of what came of the call."""
     options: Any = {"redact": lambda name, value: json.loads(json.dumps(value).replace("words", "-"))}
     with Failing(place.root / "sessions", **options) as saver, pytest.raises(OSError, match="no space"):
-        go(graph_of("create_agent", saver, place, [[WRITE]]), PAY)
+        go(graph_of("create_agent", saver, place, [[WRITE]]), PAY, durability="sync")
     tools = [r for r in records(place.log) if r["type"] == "tool"]
     assert all("sent" not in r for r in tools)
     result = go(graph_of("create_agent", place.saver(**options), place, [[WRITE]]), None)
