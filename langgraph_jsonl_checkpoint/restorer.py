@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_jsonl_checkpoint.errors import CorruptSessionError, NoSessionError
+from langgraph_jsonl_checkpoint.log.leases import Lease
 from langgraph_jsonl_checkpoint.log.lines import no_collections
 from langgraph_jsonl_checkpoint.restore.open_calls import OpenCalls
 from langgraph_jsonl_checkpoint.restore.restored import Restored
@@ -183,6 +184,10 @@ class Restorer:
         """Whether an input is new to the thread, so that it is to be applied."""
         with self._restored(str(thread_id)) as (session, _, _):
             return str(input_id) not in session.checkpoints.inputs
+
+    def lease(self, thread_id: str) -> Lease:
+        """A turn with a thread, for those who take turns: `resume_or_invoke` does."""
+        return Lease(self._sessions.root, self._sessions.workspace, str(thread_id))
 
     def resolve(
         self, thread_id: str, tool_call_id: str, decision: Mapping[str, str], *, task_id: str | None = None

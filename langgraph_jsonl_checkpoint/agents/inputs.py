@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from langgraph.types import Command
 
+from langgraph_jsonl_checkpoint.agents.flow import adrive, drive, finished
 from langgraph_jsonl_checkpoint.saver import JsonlSaver
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from langchain_core.runnables import RunnableConfig
     from langgraph.pregel import Pregel
     from langgraph.types import StateSnapshot
 
+    from langgraph_jsonl_checkpoint.agents.flow import Step
+    from langgraph_jsonl_checkpoint.log.leases import Lease
+
     Graph = Pregel[Any, Any, Any, Any]
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.25  # seconds
+
+_around: ContextVar[tuple[Lease, ...]] = ContextVar("around", default=())
 
 
 def resume_or_invoke(
@@ -30,6 +41,9 @@ def resume_or_invoke(
     An unfinished run goes on first. Then the input is applied, unless the thread has seen its id, the run waits for a
     human, or the input has no id: that is taken for the one that the unfinished run came from.
 
+    Of several calls for one thread, in any process of this machine, each waits until the one before has returned or
+    its process has died. So a job that is delivered to two workers is done by one of them.
+
     Args:
         graph: A compiled graph with a JsonlSaver.
         input: The input. A `Command` is always given to the graph.
@@ -39,18 +53,27 @@ def resume_or_invoke(
 
     Returns:
         What `graph.invoke` returns; the thread's values if there was nothing to do.
+
+    Raises:
+        RuntimeError: It was called inside of its own run of the same thread, for which it would wait for ever.
     """
     run = _Inputs(graph, config, input_id)
-    if isinstance(input, Command):
-        return graph.invoke(input, run.config, **options)
-    unfinished = run.is_unfinished(graph.get_state(run.config))
-    if unfinished:
-        result = graph.invoke(None, run.config, **options)
-        if run.input_id is None or run.is_unfinished(graph.get_state(run.config)):
-            return result
-    if run.input_id is None or run.saver.accepts(run.thread_id, run.input_id):
-        return graph.invoke(input, run.named, **options)
-    return result if unfinished else graph.get_state(run.config).values
+    token = _around.set(run.leases)
+    try:
+        drive(run.turn())
+        if isinstance(input, Command):
+            return graph.invoke(input, run.config, **options)
+        unfinished = run.is_unfinished(graph.get_state(run.config))
+        if unfinished:
+            result = graph.invoke(None, run.config, **options)
+            if run.input_id is None or run.is_unfinished(graph.get_state(run.config)):
+                return result
+        if run.input_id is None or run.saver.accepts(run.thread_id, run.input_id):
+            return graph.invoke(input, run.named, **options)
+        return result if unfinished else graph.get_state(run.config).values
+    finally:
+        _around.reset(token)
+        run.lease.give_back()
 
 
 async def aresume_or_invoke(
@@ -63,16 +86,22 @@ async def aresume_or_invoke(
 ) -> Any:
     """`resume_or_invoke` in an event loop."""
     run = _Inputs(graph, config, input_id)
-    if isinstance(input, Command):
-        return await graph.ainvoke(input, run.config, **options)
-    unfinished = run.is_unfinished(await graph.aget_state(run.config))
-    if unfinished:
-        result = await graph.ainvoke(None, run.config, **options)
-        if run.input_id is None or run.is_unfinished(await graph.aget_state(run.config)):
-            return result
-    if run.input_id is None or await asyncio.to_thread(run.saver.accepts, run.thread_id, run.input_id):
-        return await graph.ainvoke(input, run.named, **options)
-    return result if unfinished else (await graph.aget_state(run.config)).values
+    token = _around.set(run.leases)
+    try:
+        await adrive(run.turn())
+        if isinstance(input, Command):
+            return await graph.ainvoke(input, run.config, **options)
+        unfinished = run.is_unfinished(await graph.aget_state(run.config))
+        if unfinished:
+            result = await graph.ainvoke(None, run.config, **options)
+            if run.input_id is None or run.is_unfinished(await graph.aget_state(run.config)):
+                return result
+        if run.input_id is None or await asyncio.to_thread(run.saver.accepts, run.thread_id, run.input_id):
+            return await graph.ainvoke(input, run.named, **options)
+        return result if unfinished else (await graph.aget_state(run.config)).values
+    finally:
+        _around.reset(token)
+        await finished(run.lease.give_back)
 
 
 class _Inputs:
@@ -81,6 +110,11 @@ class _Inputs:
     Attributes:
         config: The thread, without the input's id: what goes on is another input's run.
         named: The thread with it.
+        lease: The turn with the thread.
+        leases: The turns that are held around here, with this one.
+
+    Raises:
+        RuntimeError: One of them is this thread's.
     """
 
     def __init__(self, graph: Graph, config: RunnableConfig, input_id: str | None) -> None:
@@ -98,6 +132,20 @@ class _Inputs:
             has = type(graph.checkpointer).__name__ if graph.checkpointer else "none"
             raise ValueError(f"the graph's checkpointer is {has}: compile it with a JsonlSaver")  # noqa: TRY004
         self.saver = graph.checkpointer
+        self.lease = self.saver.lease(self.thread_id)
+        if any(other.is_held and other.is_of(self.lease) for other in _around.get()):
+            raise RuntimeError(
+                f"thread {self.thread_id!r} is run by a resume_or_invoke around this call, which would wait for its "
+                "end. Call the graph itself, or use a thread of its own."
+            )
+        self.leases = (*_around.get(), self.lease)
+
+    def turn(self) -> Generator[Step, Any, None]:
+        """Wait for the turn with the thread."""
+        pause = _FIRST_PAUSE
+        while not (yield self.lease.take):
+            yield pause
+            pause = min(pause * 1.5, _LONGEST_PAUSE)
 
     @staticmethod
     def is_unfinished(state: StateSnapshot) -> bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from langgraph.checkpoint.base.id import uuid6
 
 from langgraph_jsonl_checkpoint.errors import ClosedSaverError, SessionError
-from langgraph_jsonl_checkpoint.log import files, local, logfile, names
+from langgraph_jsonl_checkpoint.log import files, leases, local, logfile, names
 from langgraph_jsonl_checkpoint.log.writers import Writer
 from langgraph_jsonl_checkpoint.sessions.identity import Identity, header_of
 from langgraph_jsonl_checkpoint.sessions.session import Session
@@ -327,6 +327,7 @@ def _after_fork() -> None:
     _mine.clear()
     for sessions in _all:
         sessions.after_fork()
+    leases.after_fork()
     logfile.after_fork()  # what is still open: half-read lists, and what the threads of the parent were in
 
 
