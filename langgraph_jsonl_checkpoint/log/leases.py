@@ -75,6 +75,11 @@ class Lease:
                 files.unlink(self._path)  # while it is locked: whoever locks it later sees that it is gone
         self.drop()
 
+    def clear(self) -> None:
+        """Remove the file that a holder left who was killed."""
+        if os.path.lexists(self._path) and self.take():
+            self.give_back()
+
     def drop(self) -> None:
         """Close the descriptor alone."""
         if self._fd is not None:

@@ -211,6 +211,7 @@ class Sessions:
             self._deleted[thread_id] = (str(uuid6()), frozenset(ids))
             self._open.pop(thread_id, None)
             self._account(session, 0)
+        leases.Lease(self.root, self.workspace, thread_id).clear()
 
     def is_late(self, session: Session, checkpoint_id: str) -> bool:
         """Whether a write is about a checkpoint that was there, or being made, when its thread was deleted.

@@ -64,7 +64,8 @@ async def test_tasks_of_one_event_loop_take_turns(root: Path) -> None:
 def test_a_job_goes_on_when_the_process_that_has_its_turn_dies(program: Program, root: Path) -> None:
     """Who waits is next at once, and finishes the run that was killed."""
     program.kill("apply_input", root, input_id="mail-1", text="buy 1", durability="sync", when="after", count=3)
-    assert list((root / ".leases" / "default").iterdir())  # what it left means nothing
+    (left,) = (root / ".leases" / "default").iterdir()  # it means nothing
+    assert left.stat().st_mode & 0o777 == 0o600
     with JsonlSaver(root) as saver:
         graph = talk(saver, ["one"])
         lease = saver.lease(THREAD)
@@ -75,7 +76,20 @@ def test_a_job_goes_on_when_the_process_that_has_its_turn_dies(program: Program,
             assert not waiting.done()
             lease.drop()  # as the kernel does when a process dies
             assert waiting.result(20)
-    assert not (root / ".leases").exists()
+    assert list((root / ".leases" / "default").iterdir()) == []
+
+
+def test_a_deleted_thread_leaves_no_lease(program: Program, root: Path) -> None:
+    """What a killed process left of its turn goes with the thread; a turn that somebody has is his."""
+    program.kill("apply_input", root, input_id="mail-1", text="buy 1", durability="sync", when="after", count=3)
+    with JsonlSaver(root) as saver:
+        lease = saver.lease(THREAD)
+        assert lease.take()
+        saver.delete_thread(THREAD)
+        assert len(list((root / ".leases" / "default").iterdir())) == 1
+        lease.drop()
+        saver.delete_thread(THREAD)
+    assert list((root / ".leases" / "default").iterdir()) == []
 
 
 async def test_who_is_cancelled_while_he_waits_takes_no_turn(root: Path) -> None:
@@ -134,4 +148,4 @@ def test_many_who_take_turns_are_never_two(root: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
     assert most == [1]
-    assert not (root / ".leases").exists()
+    assert list((root / ".leases" / "default").iterdir()) == []
