@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import pathlib
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_jsonl_checkpoint.errors import CorruptSessionError, NoSessionError
+from langgraph_jsonl_checkpoint.in_worker_threads import submit
 from langgraph_jsonl_checkpoint.log.leases import Lease
 from langgraph_jsonl_checkpoint.log.lines import no_collections
 from langgraph_jsonl_checkpoint.restore.open_calls import OpenCalls
@@ -91,7 +91,7 @@ class Restorer:
 
     async def apack(self, thread_id: str) -> bool:
         """`pack` in a worker thread."""
-        return await asyncio.to_thread(self.pack, thread_id)
+        return await submit(self.pack, thread_id)
 
     def head(self, thread_id: str) -> Head:
         """Where a thread's log ends. Kept in another place, it proves later that nothing before it was cut off.
@@ -109,7 +109,7 @@ class Restorer:
 
     async def ahead(self, thread_id: str) -> Head:
         """`head` in a worker thread."""
-        return await asyncio.to_thread(self.head, thread_id)
+        return await submit(self.head, thread_id)
 
     def verify(self, thread_id: str, *, head: tuple[int, str] | None = None) -> Verification:
         """Check all of a thread's log, and change nothing.
@@ -132,7 +132,7 @@ class Restorer:
 
     async def averify(self, thread_id: str, *, head: tuple[int, str] | None = None) -> Verification:
         """`verify` in a worker thread."""
-        return await asyncio.to_thread(self.verify, thread_id, head=head)
+        return await submit(self.verify, thread_id, head=head)
 
     def salvage(self, thread_id: str, into: str) -> Salvage:
         """Write every record of a damaged log that can be read into a new thread. The damaged one stays as it is.
@@ -154,7 +154,7 @@ class Restorer:
 
     async def asalvage(self, thread_id: str, into: str) -> Salvage:
         """`salvage` in a worker thread."""
-        return await asyncio.to_thread(self.salvage, thread_id, into)
+        return await submit(self.salvage, thread_id, into)
 
     def resume_state(self, thread_id: str) -> ResumeState:
         """What a thread is about to go on from, over all its namespaces. Nothing is run and nothing is written.
@@ -168,7 +168,7 @@ class Restorer:
 
     async def aresume_state(self, thread_id: str) -> ResumeState:
         """`resume_state` in a worker thread."""
-        return await asyncio.to_thread(self.resume_state, thread_id)
+        return await submit(self.resume_state, thread_id)
 
     def uncertain(self, thread_id: str) -> tuple[ToolCall, ...]:
         """The tool calls that may have had their effect, and that nobody decided upon."""
@@ -216,7 +216,7 @@ class Restorer:
         self, thread_id: str, tool_call_id: str, decision: Mapping[str, str], *, task_id: str | None = None
     ) -> None:
         """`resolve` in a worker thread."""
-        await asyncio.to_thread(self.resolve, thread_id, tool_call_id, decision, task_id=task_id)
+        await submit(self.resolve, thread_id, tool_call_id, decision, task_id=task_id)
 
     def ledger(self, thread_id: str) -> Ledger:
         """A thread's tool calls, for a hook that guards them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
 import sys
@@ -19,7 +18,7 @@ from langgraph.checkpoint.base import (
 
 from langgraph_jsonl_checkpoint.errors import DeletedSessionError
 from langgraph_jsonl_checkpoint.folds.memory import Deriver
-from langgraph_jsonl_checkpoint.in_worker_threads import InWorkerThreads
+from langgraph_jsonl_checkpoint.in_worker_threads import InWorkerThreads, submit
 from langgraph_jsonl_checkpoint.log.writers import Writer
 from langgraph_jsonl_checkpoint.restore.restored import lend
 from langgraph_jsonl_checkpoint.restorer import Fsync, RestoreMemory, Restorer
@@ -164,7 +163,7 @@ class JsonlSaver(Restorer, InWorkerThreads):
     ) -> RunnableConfig:
         """`put`: the values are taken before this waits for anything, the disk is a worker thread's."""
         call = self._put_call(config, checkpoint, metadata, new_versions)
-        return await asyncio.to_thread(self._put, config, call)
+        return await submit(self._put, config, call)
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -177,7 +176,7 @@ class JsonlSaver(Restorer, InWorkerThreads):
     ) -> None:
         """`put_writes`, as `aput` is `put`."""
         call = self._writes_call(config, writes, task_id, task_path)
-        await asyncio.to_thread(self._put_writes, config, call)
+        await submit(self._put_writes, config, call)
 
     def _put_call(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, versions: ChannelVersions
@@ -338,7 +337,7 @@ class JsonlSaver(Restorer, InWorkerThreads):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.to_thread(self._sessions.close, _on_its_way())
+        await submit(self._sessions.close, _on_its_way())
 
     def _begin(self, session: Session, config: RunnableConfig) -> None:
         parent = config["configurable"].get("parent_thread_id")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.errors import ToolLogError
+from langgraph_jsonl_checkpoint.in_worker_threads import submit
 from langgraph_jsonl_checkpoint.saver import JsonlSaver
 
 if TYPE_CHECKING:
@@ -61,10 +62,9 @@ async def finished(step: Callable[[], Any]) -> Any:
     known; and a future, unlike a task, is not itself cancelled when the event loop closes.
     """
     try:
-        loop = asyncio.get_running_loop()
+        future = submit(step)
     except RuntimeError:
         return step()  # a loop that was closed under the run throws its coroutines away from outside
-    future = loop.run_in_executor(None, step)
     cancelled = None
     while not future.done():
         try:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from langgraph.types import Command
 
 from langgraph_jsonl_checkpoint.agents.flow import adrive, drive, finished
+from langgraph_jsonl_checkpoint.in_worker_threads import submit
 from langgraph_jsonl_checkpoint.saver import JsonlSaver
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ async def aresume_or_invoke(
             result = await graph.ainvoke(None, run.config, **options)
             if run.input_id is None or run.is_unfinished(await graph.aget_state(run.config)):
                 return result
-        if run.input_id is None or await asyncio.to_thread(run.saver.accepts, run.thread_id, run.input_id):
+        if run.input_id is None or await submit(run.saver.accepts, run.thread_id, run.input_id):
             return await graph.ainvoke(input, run.named, **options)
         return result if unfinished else (await graph.aget_state(run.config)).values
     finally:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import operator
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
 from blockbuster import BlockBuster, BlockBusterFunction, BlockingError
@@ -14,8 +16,11 @@ from filelock import lock_descriptor, unlock_descriptor
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
-from langgraph.types import Command, interrupt
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, Send, interrupt
 from scripted import ScriptedModel
+from typing_extensions import TypedDict
 
 import langgraph_jsonl_checkpoint
 from cases.graphs import TwinState, at, both, call, chain, checkpoint, config, ids, sequence
@@ -25,6 +30,8 @@ from langgraph_jsonl_checkpoint.log import files
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
+
+    from langchain_core.runnables import RunnableConfig
 
 # What blockbuster does not know of, and a log could use.
 MORE = [
@@ -44,6 +51,15 @@ MORE = [
     "mmap.mmap",
     "shutil.rmtree",
 ]
+
+
+class Counted(TypedDict):
+    seen: Annotated[list[int], operator.add]
+
+
+async def one(_: Counted) -> Counted:
+    """A node."""
+    return {"seen": [1]}
 
 
 @contextmanager
@@ -265,3 +281,40 @@ def test_one_saver_serves_several_event_loops(root: Path) -> None:
 
 async def _several(saver: JsonlSaver, thread: str) -> None:
     await asyncio.gather(*(_aput(saver, place, thread) for place in range(20)))
+
+
+@pytest.mark.parametrize("nodes", [4, 40])
+async def test_nodes_that_wait_for_other_runs_leave_the_saver_its_threads(tmp_path: Path, nodes: int) -> None:
+    """They fill asyncio's default threads while they wait for async agents, whose states have yet to be stored."""
+    loop = asyncio.get_running_loop()
+    async with JsonlSaver(tmp_path) as saver:
+        inner = StateGraph(Counted).add_node("leaf", one).add_edge(START, "leaf").compile(checkpointer=saver)
+
+        def work(state: dict[str, int]) -> Counted:
+            given: RunnableConfig = {"configurable": {"thread_id": f"inner {state['number']}"}}
+            return {
+                "seen": asyncio.run_coroutine_threadsafe(inner.ainvoke({"seen": []}, given), loop).result()["seen"]
+            }
+
+        graph = StateGraph(Counted).add_node("work", work)
+        graph.add_conditional_edges(START, lambda _: [Send("work", {"number": i}) for i in range(nodes)], ["work"])
+        outer = graph.compile(checkpointer=saver)
+        result = await asyncio.wait_for(outer.ainvoke({"seen": []}, {"configurable": {"thread_id": "outer"}}), 60)
+    assert result == {"seen": [1] * nodes}
+
+
+async def test_a_serde_sees_its_callers_context(tmp_path: Path) -> None:
+    """What the caller has set in a context variable is set in the saver's threads, too."""
+    tenant: ContextVar[str] = ContextVar("tenant", default="nobody's")
+    seen = []
+
+    class Watched(JsonPlusSerializer):
+        def loads_typed(self, data: tuple[str, bytes]) -> Any:
+            seen.append(tenant.get())
+            return super().loads_typed(data)
+
+    async with JsonlSaver(tmp_path, serde=Watched()) as saver:
+        tenant.set("ours")
+        await saver.aput(config(), checkpoint(at(1), {"a": 1}), {}, {})
+        assert await saver.aget_tuple(config()) is not None
+    assert set(seen) == {"ours"}
