@@ -68,7 +68,7 @@ def test_a_human_answers(
         "decide": lambda: decide(graph, CONFIG, {"charge-1": decision}),
     }[way]()
     result = go(graph, command, asynchronous=asynchronous)
-    assert told(result["messages"]) == {"charge-1": answer}
+    assert (told(result["messages"]), asked(result)) == ({"charge-1": answer}, [])
     assert place.effects("charge") == charges
     assert told(place.model.requests[-1]) == {"charge-1": answer}
 
