@@ -70,6 +70,7 @@ _SEND = "__pregel_send"
 _CHECKPOINTER = "__pregel_checkpointer"
 _SCRATCHPAD = "__pregel_scratchpad"
 _COUNT = "_counter"
+_COUNTERS = {"interrupts": "interrupt_counter", "subgraphs": "subgraph_counter", "tasks": "call_counter"}
 _RESUME_MAP = "__pregel_resume_map"
 _PUSH = "__pregel_push"
 _PLACEHOLDER = re.compile(
@@ -243,24 +244,26 @@ class Answers:
         self._scratchpad = scratchpad
         self.key: object = _execution(scratchpad)
 
-    def counting(self, name: str, kind: type[Any]) -> Any:
-        """What counts in the place of one of LangGraph's counters (LazyAtomicCounter, in langgraph/pregel/_algo.py).
+    def counters(self, kind: type[Any]) -> dict[str, Any]:
+        """What counts in the place of LangGraph's counters (LazyAtomicCounter, in langgraph/pregel/_algo.py).
 
         Args:
-            name: "interrupt_counter", "subgraph_counter" or "call_counter".
-            kind: Makes it from the counter that it stands for. It stays there, for whoever asks next.
+            kind: Makes one from the counter that it stands for. It stays there, for whoever asks next.
 
         Returns:
-            One of that kind; None if LangGraph counts in another way.
+            One of that kind for "interrupts", "subgraphs" and "tasks"; none for what LangGraph counts in another way.
         """
-        counter: Any = getattr(self._scratchpad, name, None)
-        if not hasattr(counter, _COUNT):
-            return None
-        count = getattr(counter, _COUNT)
-        if not isinstance(count, kind):
-            count = kind(count or itertools.count().__next__)
-            setattr(counter, _COUNT, count)
-        return count
+        found: dict[str, Any] = {}
+        for what, name in _COUNTERS.items():
+            counter: Any = getattr(self._scratchpad, name, None)
+            if not hasattr(counter, _COUNT):
+                continue
+            count = getattr(counter, _COUNT)
+            if not isinstance(count, kind):
+                count = kind(count or itertools.count().__next__)
+                setattr(counter, _COUNT, count)
+            found[what] = count
+        return found
 
     @property
     def stored(self) -> int:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 PAUSE, _LONGEST_PAUSE = 0.001, 0.02  # seconds
 _NONE = (1 << 63,)  # behind all numbers
+_RUN = {"subgraphs", "tasks"}  # what a call runs; the record of its end has fields of these names
 _PATIENCE = 1.0  # seconds to wait for another call, which may never come, or be busy with something else
 
 
@@ -56,44 +57,37 @@ class Turn:
     sent: dict[Key, Sequence[Write]] = field(default_factory=dict)
     paused: dict[Key, tuple[int, tuple[Interrupt, ...]]] = field(default_factory=dict)  # with the answer's number
     drew: Mapping[Key, Sequence[int]] = field(default_factory=dict)  # the numbers that those had which paused before
-    interrupts: Numbers | None = None
-    subgraphs: Numbers | None = None
-    tasks: Numbers | None = None
+    numbers: Mapping[str, Numbers] = field(default_factory=dict)
 
     def count(self, answers: upstream.Answers, keys: Sequence[Key]) -> None:
         """Count what this execution's calls do; a retried node counts its interrupts anew."""
-        self.interrupts = answers.counting("interrupt_counter", Numbers)
-        self.subgraphs = answers.counting("subgraph_counter", Numbers)
-        self.tasks = answers.counting("call_counter", Numbers)
-        for numbers in (self.subgraphs, self.tasks):
-            if numbers is not None:
-                numbers.part(keys)
+        self.numbers = answers.counters(Numbers)
+        for what in _RUN & self.numbers.keys():
+            self.numbers[what].part(keys)
 
     def keep(self, calls: Iterable[Call]) -> None:
         """Give what the calls drew in an earlier execution to no other."""
         for call in calls:
-            for numbers, drawn in ((self.subgraphs, call.subgraphs), (self.tasks, call.tasks)):
-                if numbers is not None:
-                    numbers.keep(call.key, drawn, again=not call.is_over)
+            for what in _RUN & self.numbers.keys():
+                self.numbers[what].keep(call.key, getattr(call, what), again=not call.is_over)
 
     def begin(self, key: Key) -> None:
         """A call is about to run."""
         self.running.add(key)
         self.paused.pop(key, None)  # a retried node comes here again
-        for numbers in (self.interrupts, self.subgraphs, self.tasks):
-            if numbers is not None:
-                numbers.begin(key)
+        for numbers in self.numbers.values():
+            numbers.begin(key)
 
     def drawn(self, key: Key) -> dict[str, list[int]]:
         """The numbers of what a call has run, for the record of its end."""
-        named = {"subgraphs": self.subgraphs, "tasks": self.tasks}
-        return {name: numbers.drawn(key) for name, numbers in named.items() if numbers is not None}
+        return {what: self.numbers[what].drawn(key) for what in _RUN & self.numbers.keys()}
 
     def is_behind(self, key: Key) -> bool:
         """Whether a call that runs has yet to take the answers again that it took in an earlier execution."""
         if key not in self.running or key not in self.drew:
             return False
-        return self.interrupts is None or len(self.interrupts.drawn(key)) < len(self.drew[key])
+        interrupts = self.numbers.get("interrupts")
+        return interrupts is None or len(interrupts.drawn(key)) < len(self.drew[key])
 
     def may_ask(self, key: Key) -> bool:
         """Whether a call may yet draw a number: it has not begun, or goes on behind an answer."""
