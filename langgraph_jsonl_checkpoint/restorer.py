@@ -100,7 +100,7 @@ class Restorer:
             CorruptSessionError: The log is damaged.
         """
         with self._sessions.use(str(thread_id)) as session:
-            session.refresh(begins=False)
+            session.refresh()
             seq, chain = session.end
             if not session.exists:
                 raise NoSessionError(f"thread {thread_id!r} has no log at {session.identity.path}")
@@ -203,7 +203,7 @@ class Restorer:
         """
         kind, message = checked(decision)
         thread_id = str(thread_id)
-        with self._restored(thread_id, begins=True) as (_, _, restored):
+        with self._begun(thread_id) as (_, _, restored):
             key = restored.decidable(tool_call_id, task_id)
         self.ledger(thread_id).resolve(key, kind, message)
 
@@ -250,9 +250,16 @@ class Restorer:
             return text, answers
 
     @contextlib.contextmanager
-    def _restored(self, thread_id: str, *, begins: bool = False) -> Iterator[tuple[Session, Reader, Restored]]:
+    def _restored(self, thread_id: str) -> Iterator[tuple[Session, Reader, Restored]]:
         with self._sessions.use(thread_id) as session:
-            session.refresh(begins=begins)
+            session.refresh()
+            yield session, *self._read(session)
+
+    @contextlib.contextmanager
+    def _begun(self, thread_id: str) -> Iterator[tuple[Session, Reader, Restored]]:
+        """The same for what a run begins with."""
+        with self._sessions.use(thread_id) as session:
+            session.begin_run()
             yield session, *self._read(session)
 
     def _read(self, session: Session) -> tuple[Reader, Restored]:

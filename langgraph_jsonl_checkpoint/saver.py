@@ -149,7 +149,7 @@ class JsonlSaver(Restorer, InWorkerThreads):
         Raises:
             ValueEncodingError: A value cannot be stored.
             OSError: The log cannot be written.
-            FailedSessionError: An earlier call could not be stored, and the thread was not read since.
+            FailedSessionError: An earlier call could not be stored, and no run has begun since.
             DeletedSessionError: The thread was deleted during the run.
             CorruptSessionError: The log is damaged.
         """
@@ -235,7 +235,7 @@ class JsonlSaver(Restorer, InWorkerThreads):
             UnsupportedVersionError: Another version of the package wrote it.
         """
         ns, name = _ns(config), get_checkpoint_id(config)
-        with self._restored(_thread_id(config), begins=True) as (session, reader, restored):
+        with self._begun(_thread_id(config)) as (session, reader, restored):
             self._begin(session, config)
             lent = self._lent(session, restored) if not ns and not name else None
         found = reader.get(ns, name)

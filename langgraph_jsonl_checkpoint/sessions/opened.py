@@ -50,7 +50,7 @@ class OpenedLog:
         identity: Which session it is.
         writer: This saver as a writer.
         hooks: The namespaces whose tool calls a hook in this process records; None stands for all.
-        failure: Why the last append failed; None if it did not, or the log was read since.
+        failure: Why the last append failed; None if it did not, or a run has begun since.
         left_out: Subgraphs that store nothing here.
         recall: How far the session's memory has been derived.
         texts: The memory's text that each run was given first.
@@ -77,25 +77,26 @@ class OpenedLog:
         self.failure: Exception | None = None
         self._recovered: records.Recovered | None = None
 
-    def refresh(self, *, begins: bool = True) -> None:
+    def refresh(self) -> None:
         """Take in what was appended since, by anyone. A session that does not exist is an empty one.
 
-        Args:
-            begins: Whether a run may begin with what is read, so that a failed append before it counts no more. In
-                the middle of a run what that append held is missing, whoever looks.
+        Whoever looks: what a failed append of a run held is missing all the same, and the run cannot go on.
 
         Raises:
             CorruptSessionError: The log is damaged.
             UnsupportedVersionError: Another version wrote it.
         """
-        failure = self.failure
-        if failure is not None:
+        if self.failure is not None:
             self.forget()
-        try:
-            self._refresh()
-        finally:
-            if not begins:
-                self.failure = failure
+        self._refresh()
+
+    def begin_run(self) -> None:
+        """Take in what was appended since, as a run does that begins: an append that failed before counts no more.
+
+        Raises what `refresh` raises.
+        """
+        self.refresh()
+        self.failure = None
 
     def follow_run(self) -> None:
         """Take in what was appended since, in the middle of a run.
@@ -138,7 +139,6 @@ class OpenedLog:
         self._file = None  # closed with the last reader of its lines
         self._position = journal.Position()
         self._packed_end = 0
-        self.failure = None
         self.header = None
         self._start(Lines(self.identity.path))
         self.recall = None

@@ -11,7 +11,7 @@ import sys
 import threading
 import weakref
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base.id import uuid6
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _UUID = 36
-_DELETED = 1024  # deleted threads whose late writes are still known
+_REMEMBERED = 1024  # deleted threads whose late writes are still known, and evicted ones whose run cannot go on
 
 
 class Sessions:
@@ -73,6 +73,7 @@ class Sessions:
         self._versions = itertools.count()
         self._hooks: dict[str, set[str | None]] = {}  # that no log tells of yet
         self._deleted: dict[str, tuple[str, frozenset[str]]] = {}
+        self._failures: dict[str, Exception] = {}  # of sessions that were evicted with one
         self.running: dict[tuple[str, str, str], bool] = {}  # thread, task and call; whether a guard has it
         self.skips = SkipIndex()
         self._end = weakref.finalize(self, _abandon, self.writer)
@@ -95,7 +96,9 @@ class Sessions:
         self._check_open()
         session = self._open.get(thread_id)
         if session is None:
-            session = self._open.setdefault(thread_id, Session(self.identity(thread_id), self.writer))
+            made = Session(self.identity(thread_id), self.writer)
+            made.failure = self._failures.get(thread_id)
+            session = self._open.setdefault(thread_id, made)
             session.hooks |= self._hooks.get(thread_id, set())
         with contextlib.suppress(KeyError):  # evicted by another thread a moment ago; `use` looks again
             self._open.move_to_end(thread_id)
@@ -156,6 +159,8 @@ class Sessions:
     def _note(self, thread_id: str, session: Session) -> None:
         if session.hooks and not session.runs.untold(self.writer.id, session.hooks):
             self._hooks.pop(thread_id, None)
+        if session.failure is None:
+            self._failures.pop(thread_id, None)
         if session.is_left:
             self.writer.left.add(thread_id)
         elif session.exists:
@@ -206,9 +211,8 @@ class Sessions:
             session.forget()
             self.writer.left.discard(thread_id)
             local.delete(session.identity.path)
-            if len(self._deleted) >= _DELETED:
-                self._deleted.pop(next(iter(self._deleted)))
-            self._deleted[thread_id] = (str(uuid6()), frozenset(ids))
+            _remember(self._deleted, thread_id, (str(uuid6()), frozenset(ids)))
+            self._failures.pop(thread_id, None)
             self._open.pop(thread_id, None)
             self._account(session, 0)
 
@@ -223,7 +227,7 @@ class Sessions:
         moment, ids = self._deleted[thread_id]
         if checkpoint_id not in ids and not (_is_time_ordered(checkpoint_id) and checkpoint_id < moment):
             return False
-        session.refresh(begins=False)
+        session.refresh()
         return not any(session.checkpoints.has(ns, checkpoint_id) for ns in session.checkpoints.namespaces())
 
     def close(self, error: str) -> None:
@@ -262,6 +266,8 @@ class Sessions:
                         if self._open.get(thread_id) is session:  # and nobody else removes it: we have its lock
                             del self._open[thread_id]
                             self._account(session, 0)
+                            if session.failure is not None:
+                                _remember(self._failures, thread_id, session.failure)
                             session.leave()
                     finally:
                         session.lock.release()
@@ -333,6 +339,12 @@ def _after_fork() -> None:
 atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+def _remember(held: dict[str, Any], thread_id: str, what: Any) -> None:
+    if len(held) >= _REMEMBERED:
+        held.pop(next(iter(held)))
+    held[thread_id] = what
 
 
 def _is_time_ordered(checkpoint_id: str) -> bool:
