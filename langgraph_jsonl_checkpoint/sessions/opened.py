@@ -17,7 +17,7 @@ from langgraph_jsonl_checkpoint.errors import (
 from langgraph_jsonl_checkpoint.folds.contents import Contents, Stored
 from langgraph_jsonl_checkpoint.log import journal, logfile, packing, records
 from langgraph_jsonl_checkpoint.log.lines import Lines, no_collections
-from langgraph_jsonl_checkpoint.sessions.identity import version_of
+from langgraph_jsonl_checkpoint.sessions.identity import begin_of, version_of
 from langgraph_jsonl_checkpoint.values.book import Book
 from langgraph_jsonl_checkpoint.values.shadows import Shadows
 
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.log.writers import Writer
     from langgraph_jsonl_checkpoint.restore.restored import Recall
     from langgraph_jsonl_checkpoint.sessions.identity import Identity
-
-_BEGIN = 1 << 16  # bytes that are read first: a header, and nearly always an index if there is one
 
 _BASE = 16 * 1024  # bytes that a session takes without a line
 
@@ -224,7 +222,7 @@ class OpenedLog:
             return None
         start, data = self._position, b""
         if not start.offset:
-            begin = file.read(0, min(size, _BEGIN))
+            begin = begin_of(file.read, size)
             self._check_version(begin)
             start = self._take_index(file, begin, size)
             data = begin[start.offset :]
