@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from langgraph_jsonl_checkpoint.errors import CorruptSessionError, NoSessionError
+from langgraph_jsonl_checkpoint.errors import NoSessionError
 from langgraph_jsonl_checkpoint.log.lines import no_collections
 from langgraph_jsonl_checkpoint.restore.open_calls import OpenCalls
 from langgraph_jsonl_checkpoint.restore.restored import Restored
@@ -271,16 +271,20 @@ class Restorer:
         """The memory's text that is lent to a run that begins now; None if none is."""
         if self._restore_memory == "never" or not session.exists:
             return None
+        try:
+            return str(restored.memory()) or None if self._lends(session, restored) else None
+        except Exception as error:  # noqa: BLE001 - `redact` and the deriver are the user's
+            # A checkpoint that can be read does not wait for what is made of other records.
+            logger.warning("thread %r is restored without its memory: %s", session.identity.thread_id, error)
+            return None
+
+    def _lends(self, session: Session, restored: Restored) -> bool:
+        if self._restore_memory == "always" or session.crashed:
+            return True
         ended = session.checkpoints.ended
         # A run that ended, or waits for a human, since the call was started has told the model.
         is_open = ended is None or ended.reason in ("failed", "cancelled")
-        if self._restore_memory == "always" or session.crashed or is_open and restored.recorded_uncertain():
-            try:
-                return str(restored.memory()) or None
-            except CorruptSessionError as error:
-                # A checkpoint that can be read does not wait for a record that cannot.
-                logger.warning("thread %r is restored without its memory: %s", session.identity.thread_id, error)
-        return None
+        return is_open and bool(restored.recorded_uncertain())
 
     def _serde(self, thread_id: str) -> Serde:
         return Serde(self.serde, thread_id, seals=self._seals)
