@@ -133,7 +133,7 @@ class JsonlSaver(Restorer, InWorkerThreads):
 
     def close(self) -> None:
         """Close every log. Later calls raise ClosedSaverError; what was stored is stored already."""
-        self._sessions.close(_on_its_way())
+        self._sessions.close(_name(sys.exc_info()[0]))  # handled, or on its way through a `finally`
 
     # --- storing
 
@@ -330,7 +330,8 @@ class JsonlSaver(Restorer, InWorkerThreads):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        # Not `close`: an exception that is handled around the `with` ends nothing.
+        self._sessions.close(_name(kind))
 
     async def __aenter__(self) -> Self:
         return self
@@ -338,7 +339,7 @@ class JsonlSaver(Restorer, InWorkerThreads):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.to_thread(self._sessions.close, _on_its_way())
+        await asyncio.to_thread(self._sessions.close, _name(kind))
 
     def _begin(self, session: Session, config: RunnableConfig) -> None:
         parent = config["configurable"].get("parent_thread_id")
@@ -360,9 +361,7 @@ def _thread_id(config: RunnableConfig) -> str:
     return str(config["configurable"]["thread_id"])
 
 
-def _on_its_way() -> str:
-    """The exception that is being handled, or passes through a `with` or a `finally`; empty if none is."""
-    kind = sys.exc_info()[0]
+def _name(kind: type[BaseException] | None) -> str:
     return "" if kind is None else kind.__name__
 
 
