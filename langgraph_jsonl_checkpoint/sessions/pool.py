@@ -207,6 +207,8 @@ class Sessions:
     def delete(self, thread_id: str) -> None:
         """Delete a thread's log; remember which writes come too late for it."""
         with self.use(thread_id) as session:
+            with contextlib.suppress(SessionError, OSError):  # what cannot be read can be deleted
+                session.refresh()
             ids = {name for name, _ in session.checkpoints.newest_first()}
             session.forget()
             self.writer.left.discard(thread_id)
