@@ -40,6 +40,7 @@ class OpenedLog:
 
     Attributes:
         lock: The lock.
+        owner: The thread of this process that uses it; 0 if none does.
         counted: How many bytes of it the sessions of its saver have counted.
         shadows: What its next checkpoints are compared with.
         lines: Its records' lines.
@@ -60,6 +61,7 @@ class OpenedLog:
         self.writer = writer
         self._key = writer.chain_key
         self.lock = threading.RLock()
+        self.owner = 0
         self.counted = 0
         self.shadows = Shadows()
         self._start(Lines(self.identity.path))

@@ -19,6 +19,7 @@ from langgraph_jsonl_checkpoint.errors import ClosedSaverError, SessionError
 from langgraph_jsonl_checkpoint.log import files, local, logfile, names
 from langgraph_jsonl_checkpoint.log.writers import Writer
 from langgraph_jsonl_checkpoint.sessions.identity import Identity, header_of
+from langgraph_jsonl_checkpoint.sessions.in_use import InUse, let_go
 from langgraph_jsonl_checkpoint.sessions.session import Session
 from langgraph_jsonl_checkpoint.sessions.skipping import SkipIndex
 from langgraph_jsonl_checkpoint.values.types import tag_text, untag_text
@@ -113,29 +114,18 @@ class Sessions:
         if self._closed:
             raise ClosedSaverError("the saver is closed; make a new JsonlSaver on the same directory")
 
-    def use(self, thread_id: str) -> _InUse:
+    def use(self, thread_id: str) -> InUse:
         """The session of a thread, locked, for a `with`."""
-        return _InUse(self, thread_id)
+        return InUse(self, thread_id)
 
-    def take(self, thread_id: str) -> Session:
-        """The session of a thread, locked, until it is given back."""
-        while True:
-            session = self.peek(thread_id)
-            session.lock.acquire()
-            # It may have been evicted while we waited for its lock; then another object stands for the thread.
-            if self._open.get(thread_id) is session:
-                return session
-            session.lock.release()
+    def holds(self, thread_id: str, session: Session) -> bool:
+        """Whether a session object stands for a thread."""
+        return self._open.get(thread_id) is session
 
-    def give_back(self, thread_id: str, session: Session) -> None:
-        """Unlock a session that was taken."""
-        try:
-            self._note(thread_id, session)
-            self._account(session, session.held if self._open.get(thread_id) is session else 0)
-        finally:
-            session.lock.release()
-        if self._is_over():
-            self._evict()
+    def settle(self, thread_id: str, session: Session) -> None:
+        """Take in what became of a session that was used, before its lock is given back."""
+        self._note(thread_id, session)
+        self._account(session, session.held if self.holds(thread_id, session) else 0)
 
     def _account(self, session: Session, held: int) -> None:
         with self._adding:  # threads with other sessions add, too
@@ -254,7 +244,10 @@ class Sessions:
     def _is_over(self) -> bool:
         return len(self._open) > self._max_open or self._held > self._cache_size and len(self._open) > 1
 
-    def _evict(self) -> None:
+    def make_room(self) -> None:
+        """Close the sessions that nobody has used for longest, if there are too many."""
+        if not self._is_over():
+            return
         with self._lock:
             for _ in range(len(self._open)):
                 if not self._is_over():
@@ -263,19 +256,28 @@ class Sessions:
                     thread_id, session = next(iter(self._open.items()))
                 except (StopIteration, RuntimeError):
                     continue  # other threads insert and move without this lock
-                if session.lock.acquire(blocking=False):
-                    try:
-                        if self._open.get(thread_id) is session:  # and nobody else removes it: we have its lock
-                            del self._open[thread_id]
-                            self._account(session, 0)
-                            if session.failure is not None:
-                                _remember(self._failures, thread_id, session.failure)
-                            session.leave()
-                    finally:
-                        session.lock.release()
-                else:
+                if not self._evict(thread_id, session):
                     with contextlib.suppress(KeyError):
-                        self._open.move_to_end(thread_id)  # one in use is no candidate
+                        self._open.move_to_end(thread_id)
+
+    def _evict(self, thread_id: str, session: Session) -> bool:
+        """Close a session, unless it is in use."""
+        if session.owner == threading.get_ident():
+            return False
+        try:
+            is_free = session.lock.acquire(blocking=False)
+            if is_free and self.holds(thread_id, session):  # and nobody else removes it: we have its lock
+                del self._open[thread_id]
+                self._account(session, 0)
+                if session.failure is not None:
+                    _remember(self._failures, thread_id, session.failure)
+                session.leave()
+            if is_free:
+                session.lock.release()
+        except BaseException:
+            let_go(session)
+            raise
+        return is_free
 
     def after_fork(self) -> None:
         """In a forked child: start anew.
@@ -289,23 +291,6 @@ class Sessions:
         for session in inherited.values():
             session.forget()
         parent.drop()
-
-
-class _InUse:
-    """A session for the time of a `with`; a generator would cost as much as the lock itself."""
-
-    __slots__ = ("_session", "_sessions", "_thread_id")
-
-    def __init__(self, sessions: Sessions, thread_id: str) -> None:
-        self._sessions = sessions
-        self._thread_id = thread_id
-
-    def __enter__(self) -> Session:
-        self._session = self._sessions.take(self._thread_id)
-        return self._session
-
-    def __exit__(self, *_: object) -> None:
-        self._sessions.give_back(self._thread_id, self._session)
 
 
 _all: weakref.WeakSet[Sessions] = weakref.WeakSet()
