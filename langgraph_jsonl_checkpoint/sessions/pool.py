@@ -240,6 +240,7 @@ class Sessions:
                 session.leave()
         self.writer.left.clear()
         self.writer.end()
+        self._end.detach()  # nothing is left to do for a saver that is closed
 
     def _is_over(self) -> bool:
         return len(self._open) > self._max_open or self._held > self._cache_size and len(self._open) > 1

@@ -41,7 +41,7 @@ class Interrupt:
 
     def _line(self, frame: FrameType, event: str, _: object) -> Any:
         at = frame, frame.f_lineno
-        # A signal is looked at behind calls: not at a `try`, nor at the end of a `with lock`, which is its line again.
+        # A signal is looked at behind calls: not at a `try`, nor at the end of a `with lock`, its line again.
         is_passed = at in self._seen or linecache.getline(frame.f_code.co_filename, at[1]).strip() == "try:"
         self._seen.add(at)
         if event == "line" and not self.hit and not is_passed:
