@@ -283,7 +283,7 @@ class Restorer:
             return True
         ended = session.checkpoints.ended
         # A run that ended, or waits for a human, since the call was started has told the model.
-        is_open = ended is None or ended.reason in ("failed", "cancelled")
+        is_open = ended is None or ended.reason == "failed"
         return is_open and bool(restored.recorded_uncertain())
 
     def _serde(self, thread_id: str) -> Serde:

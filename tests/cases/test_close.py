@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def test_a_closed_saver_that_is_collected_runs_nothing(root: Path) -> None:
-    """Garbage is collected anywhere, also where the stack ends: a finalizer would fail there, and nobody hear of it."""
+    """Garbage is collected anywhere, also where the stack ends: a finalizer would fail there, unheard."""
     saver: Any = JsonlSaver(root)
     chain(saver, 3)
     saver.close()
