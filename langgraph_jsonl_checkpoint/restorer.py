@@ -256,10 +256,10 @@ class Restorer:
             yield session, *self._read(session)
 
     @contextlib.contextmanager
-    def _begun(self, thread_id: str) -> Iterator[tuple[Session, Reader, Restored]]:
+    def _begun(self, thread_id: str, run: object = None) -> Iterator[tuple[Session, Reader, Restored]]:
         """The same for what a run begins with."""
         with self._sessions.use(thread_id) as session:
-            session.begin_run()
+            session.begin_run(run)
             yield session, *self._read(session)
 
     def _read(self, session: Session) -> tuple[Reader, Restored]:

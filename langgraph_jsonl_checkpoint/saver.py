@@ -17,6 +17,7 @@ from langgraph.checkpoint.base import (
     get_checkpoint_id,
 )
 
+from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.errors import DeletedSessionError
 from langgraph_jsonl_checkpoint.folds.memory import Deriver
 from langgraph_jsonl_checkpoint.in_worker_threads import InWorkerThreads
@@ -235,7 +236,8 @@ class JsonlSaver(Restorer, InWorkerThreads):
             UnsupportedVersionError: Another version of the package wrote it.
         """
         ns, name = _ns(config), get_checkpoint_id(config)
-        with self._begun(_thread_id(config)) as (session, reader, restored):
+        run = upstream.run_of(config["configurable"])
+        with self._begun(_thread_id(config), run) as (session, reader, restored):
             self._begin(session, config)
             lent = self._lent(session, restored) if not ns and not name else None
         found = reader.get(ns, name)

@@ -49,6 +49,7 @@ class OpenedLog:
         identity: Which session it is.
         writer: This saver as a writer.
         hooks: The namespaces whose tool calls a hook in this process records; None stands for all.
+        run: What stands for the run that began last; None if it is not known.
         failure: Why the last append failed; None if it did not, or a run has begun since.
         left_out: Subgraphs that store nothing here.
         recall: How far the session's memory has been derived.
@@ -74,6 +75,7 @@ class OpenedLog:
         self._file: logfile.LogFile | None = None
         self._position = journal.Position()
         self._packed_end = 0
+        self.run: object = None
         self.failure: Exception | None = None
         self._recovered: records.Recovered | None = None
 
@@ -90,13 +92,18 @@ class OpenedLog:
             self.forget()
         self._refresh()
 
-    def begin_run(self) -> None:
+    def begin_run(self, run: object = None) -> None:
         """Take in what was appended since, as a run does that begins: an append that failed before counts no more.
 
         Raises what `refresh` raises.
+
+        Args:
+            run: Stands for the run, if that is known: its subgraphs read what they begin with, too, and begin none.
         """
         self.refresh()
-        self.failure = None
+        if run is None or run is not self.run:
+            self.failure = None
+            self.run = run
 
     def follow_run(self) -> None:
         """Take in what was appended since, in the middle of a run.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import resource
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -88,6 +89,27 @@ def test_no_look_lets_a_run_go_on_whose_append_failed(root: Path, look: str) -> 
     with JsonlSaver(root) as saver:
         assert saver.get_tuple(config()).checkpoint["channel_values"] == {"n": 8}
         assert saver.verify("t").ok
+
+
+def test_a_subgraph_that_begins_lets_its_run_not_go_on(root: Path) -> None:
+    """It reads what it begins with as the run did; only the next run goes on."""
+    runs = [SimpleNamespace(control=object()) for _ in range(2)]  # as LangGraph hands it to all parts of a run
+
+    def of(run: Any, ns: str = "") -> Any:
+        return {"configurable": {**config(ns=ns)["configurable"], "__pregel_runtime": run}}
+
+    with JsonlSaver(root) as saver:
+        stored = chain(saver, 3)
+        saver.get_tuple(of(runs[0]))
+        with files_of_at_most(0), pytest.raises(OSError, match="File too large"):
+            saver.put_writes(config(checkpoint_id=stored[-1]), [("n", 1)], "task")
+        assert saver.get_tuple(of(runs[0], "sub:1")) is None
+        with pytest.raises(FailedSessionError, match="File too large"):
+            put(saver, at(7), {"n": 7})
+        assert saver.get_tuple(of(runs[1])).checkpoint["channel_values"] == {"n": 2}
+        put(saver, at(8), {"n": 8})
+    with JsonlSaver(root) as saver:
+        assert ids(saver.list(config())) == [at(8), *stored[::-1]]
 
 
 def test_a_thread_that_cannot_be_created_is_not_there(root: Path) -> None:
