@@ -89,8 +89,8 @@ class ValueEncodingError(SessionError, TypeError):
 class FailedSessionError(SessionError):
     """An earlier append to this session failed, so later ones are refused.
 
-    What the failed call held is missing; a later commit would build on it. The next read of the thread (each
-    run begins with one) opens the log again, checks it and clears the failure.
+    What the failed call held is missing; a later commit would build on it. The next run begins with `get_tuple`,
+    which opens the log again, checks it and clears the failure; whoever else looks at the thread does not.
     """
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from langgraph_jsonl_checkpoint.errors import CorruptSessionError, NoSessionError
+from langgraph_jsonl_checkpoint.errors import NoSessionError
 from langgraph_jsonl_checkpoint.in_worker_threads import submit
 from langgraph_jsonl_checkpoint.log.leases import Lease
 from langgraph_jsonl_checkpoint.log.lines import no_collections
@@ -101,7 +101,7 @@ class Restorer:
             CorruptSessionError: The log is damaged.
         """
         with self._sessions.use(str(thread_id)) as session:
-            session.refresh(begins=False)
+            session.refresh()
             seq, chain = session.end
             if not session.exists:
                 raise NoSessionError(f"thread {thread_id!r} has no log at {session.identity.path}")
@@ -208,7 +208,7 @@ class Restorer:
         """
         kind, message = checked(decision)
         thread_id = str(thread_id)
-        with self._restored(thread_id, begins=True) as (_, _, restored):
+        with self._begun(thread_id) as (_, _, restored):
             key = restored.decidable(tool_call_id, task_id)
         self.ledger(thread_id).resolve(key, kind, message)
 
@@ -255,9 +255,16 @@ class Restorer:
             return text, answers
 
     @contextlib.contextmanager
-    def _restored(self, thread_id: str, *, begins: bool = False) -> Iterator[tuple[Session, Reader, Restored]]:
+    def _restored(self, thread_id: str) -> Iterator[tuple[Session, Reader, Restored]]:
         with self._sessions.use(thread_id) as session:
-            session.refresh(begins=begins)
+            session.refresh()
+            yield session, *self._read(session)
+
+    @contextlib.contextmanager
+    def _begun(self, thread_id: str, run: object = None) -> Iterator[tuple[Session, Reader, Restored]]:
+        """The same for what a run begins with."""
+        with self._sessions.use(thread_id) as session:
+            session.begin_run(run)
             yield session, *self._read(session)
 
     def _read(self, session: Session) -> tuple[Reader, Restored]:
@@ -269,16 +276,20 @@ class Restorer:
         """The memory's text that is lent to a run that begins now; None if none is."""
         if self._restore_memory == "never" or not session.exists:
             return None
+        try:
+            return str(restored.memory()) or None if self._lends(session, restored) else None
+        except Exception as error:  # noqa: BLE001 - `redact` and the deriver are the user's
+            # A checkpoint that can be read does not wait for what is made of other records.
+            logger.warning("thread %r is restored without its memory: %s", session.identity.thread_id, error)
+            return None
+
+    def _lends(self, session: Session, restored: Restored) -> bool:
+        if self._restore_memory == "always" or session.crashed:
+            return True
         ended = session.checkpoints.ended
         # A run that ended, or waits for a human, since the call was started has told the model.
-        is_open = ended is None or ended.reason in ("failed", "cancelled")
-        if self._restore_memory == "always" or session.crashed or is_open and restored.recorded_uncertain():
-            try:
-                return str(restored.memory()) or None
-            except CorruptSessionError as error:
-                # A checkpoint that can be read does not wait for a record that cannot.
-                logger.warning("thread %r is restored without its memory: %s", session.identity.thread_id, error)
-        return None
+        is_open = ended is None or ended.reason == "failed"
+        return is_open and bool(restored.recorded_uncertain())
 
     def _serde(self, thread_id: str) -> Serde:
         return Serde(self.serde, thread_id, seals=self._seals)

@@ -16,6 +16,7 @@ from langgraph.checkpoint.base import (
     get_checkpoint_id,
 )
 
+from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.errors import DeletedSessionError
 from langgraph_jsonl_checkpoint.folds.memory import Deriver
 from langgraph_jsonl_checkpoint.in_worker_threads import InWorkerThreads, submit
@@ -132,7 +133,7 @@ class JsonlSaver(Restorer, InWorkerThreads):
 
     def close(self) -> None:
         """Close every log. Later calls raise ClosedSaverError; what was stored is stored already."""
-        self._sessions.close(_on_its_way())
+        self._sessions.close(_name(sys.exc_info()[0]))  # handled, or on its way through a `finally`
 
     # --- storing
 
@@ -148,7 +149,7 @@ class JsonlSaver(Restorer, InWorkerThreads):
         Raises:
             ValueEncodingError: A value cannot be stored.
             OSError: The log cannot be written.
-            FailedSessionError: An earlier call could not be stored, and the thread was not read since.
+            FailedSessionError: An earlier call could not be stored, and no run has begun since.
             DeletedSessionError: The thread was deleted during the run.
             CorruptSessionError: The log is damaged.
         """
@@ -234,7 +235,8 @@ class JsonlSaver(Restorer, InWorkerThreads):
             UnsupportedVersionError: Another version of the package wrote it.
         """
         ns, name = _ns(config), get_checkpoint_id(config)
-        with self._restored(_thread_id(config), begins=True) as (session, reader, restored):
+        run = upstream.run_of(config["configurable"])
+        with self._begun(_thread_id(config), run) as (session, reader, restored):
             self._begin(session, config)
             lent = self._lent(session, restored) if not ns and not name else None
         found = reader.get(ns, name)
@@ -329,7 +331,8 @@ class JsonlSaver(Restorer, InWorkerThreads):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        # Not `close`: an exception that is handled around the `with` ends nothing.
+        self._sessions.close(_name(kind))
 
     async def __aenter__(self) -> Self:
         return self
@@ -337,7 +340,7 @@ class JsonlSaver(Restorer, InWorkerThreads):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await submit(self._sessions.close, _on_its_way())
+        await submit(self._sessions.close, _name(kind))
 
     def _begin(self, session: Session, config: RunnableConfig) -> None:
         parent = config["configurable"].get("parent_thread_id")
@@ -359,9 +362,7 @@ def _thread_id(config: RunnableConfig) -> str:
     return str(config["configurable"]["thread_id"])
 
 
-def _on_its_way() -> str:
-    """The exception that is being handled, or passes through a `with` or a `finally`; empty if none is."""
-    kind = sys.exc_info()[0]
+def _name(kind: type[BaseException] | None) -> str:
     return "" if kind is None else kind.__name__
 
 

@@ -12,6 +12,7 @@ import zstandard
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langgraph_jsonl_checkpoint import CorruptSessionError, JsonlSaver, UnsupportedVersionError
+from langgraph_jsonl_checkpoint.folds import contents
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.values.types import UNTAG
 
@@ -51,6 +52,13 @@ def test_every_record_type_and_every_tag_is_described() -> None:
     """A type or a tag that the code knows stands in FORMAT.md."""
     assert set(records.TYPES) <= set(re.findall(r"`([a-z]+)`", FORMAT))
     assert set(UNTAG) <= set(re.findall(r"\$[a-z]+", FORMAT))
+
+
+def test_the_contents_of_the_index_are_described() -> None:
+    """With their version, which goes up when they change, and each of their fields."""
+    (row,) = (line for line in FORMAT.splitlines() if line.startswith("| `contents` |"))
+    assert re.findall(r"what the folds say, (\d+)\)", row) == [str(contents.VERSION)]
+    assert set(contents.Stored.__struct_fields__) <= set(re.findall(r"`([a-z]+)`", row))
 
 
 def test_a_foreign_version_is_refused_before_anything_else_is_looked_at(saver: JsonlSaver) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +88,7 @@ def survivors(
     stays refers to them.
     """
     calls = {call.key for call in tools if _stays(call, removal)} | {call.key for call in tools.unsettled()}
-    texts: list[Any] = []
+    numbers: set[int] = set()
     stays: list[tuple[Line, records.Record | None]] = []
     for seq, line in enumerate(lines, 1):
         try:
@@ -103,9 +104,9 @@ def survivors(
                 continue
         elif isinstance(record, records.Tool) and (untag_text(record.task), untag_text(record.call)) not in calls:
             continue
-        texts += texts_of(record)
+        with _reading(fold, seq, f"a {line.kind} record"):
+            numbers.update(*map(thaw.numbers, texts_of(record)))
         stays.append((line, record))
-    numbers = set().union(*(thaw.numbers(t) for t in texts))
     for line, record in stays:
         yield from _rewritten(line, record, removal, numbers)
 
@@ -149,13 +150,13 @@ def _needed(fold: Checkpoints, thaw: Thawer, ns: str, name: str) -> set[Key]:
     record = _record(fold, ns, name)
     missing = set(upstream.delta_channels(_metadata(fold, thaw, ns, name)))
     if missing:
-        missing -= thaw.mapping(record.channels).keys()
+        missing -= _channels(fold, thaw, record)
     found: set[Key] = set()
     for ancestor, stored in fold.ancestors(ns, name):
         if not missing:
             break
         found.add((ns, ancestor))
-        missing -= thaw.mapping(stored.channels).keys()
+        missing -= _channels(fold, thaw, stored)
     return found
 
 
@@ -182,11 +183,23 @@ def _record(fold: Checkpoints, ns: str, name: str) -> records.Checkpoint:
 
 
 def _metadata(fold: Checkpoints, thaw: Thawer, ns: str, name: str) -> dict[str, Any]:
-    try:
+    with _reading(fold, fold.seq(ns, name), f"checkpoint {name!r}"):
         return thaw.mapping(_record(fold, ns, name).metadata)
+
+
+def _channels(fold: Checkpoints, thaw: Thawer, record: records.Checkpoint) -> set[str]:
+    ns, name = untag_text(record.ns), untag_text(record.id)
+    with _reading(fold, fold.seq(ns, name), f"checkpoint {name!r}"):
+        return set(thaw.mapping(record.channels))
+
+
+@contextlib.contextmanager
+def _reading(fold: Checkpoints, seq: int, what: str) -> Iterator[None]:
+    """Read texts of a record; an error says which one it is."""
+    try:
+        yield
     except BadTextError as error:
-        said = f"checkpoint {name!r} cannot be read: {error}"
-        raise fold.lines.corrupt(fold.seq(ns, name), said, error.says) from error
+        raise fold.lines.corrupt(seq, f"{what} cannot be read: {error}", error.says) from error
 
 
 def _id(record: records.Checkpoint | None) -> str:

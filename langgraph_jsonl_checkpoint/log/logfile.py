@@ -92,6 +92,9 @@ class LogFile:
             if isinstance(error, OSError) and error.errno != errno.EBADF:
                 raise
             return None  # somebody closed the descriptor
+        except BaseException:
+            self.unlock()  # Ctrl-C, which may come when the lock is taken
+            raise
         try:
             size = self.size()
         except BaseException:

@@ -88,14 +88,20 @@ class Writer:
         self._fd = None
 
     def is_alive(self, writer: str) -> bool:
-        """Whether another writer of this directory lives; the file of a dead one is removed."""
+        """Whether another writer of this directory lives; the file of a dead one is removed.
+
+        One whose file is another user's, so that nobody can ask, is not taken for dead.
+        """
         if writer == self.id:
             return True
         path = self._path(writer)
         try:
-            fd = files.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            # To be read, which a shared lock is content with: the medium may be read-only.
+            fd = files.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
         except (FileNotFoundError, NotADirectoryError):
             return False
+        except PermissionError:
+            return True
         try:
             # Shared, so that others who ask at this moment do not seem to be the writer.
             files.flock(fd, files.LOCK_SH | files.LOCK_NB)

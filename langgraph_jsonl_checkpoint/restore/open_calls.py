@@ -20,6 +20,7 @@ from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from contextlib import AbstractContextManager
 
     from langgraph_jsonl_checkpoint.folds.tool_calls import Call
     from langgraph_jsonl_checkpoint.sessions.reader import Reader
@@ -55,7 +56,8 @@ class OpenCalls:
             name = call["id"] or ""
             recorded = self._recorded(call)
             if recorded is not None:
-                answer = self._answer(recorded, call)
+                with self._reading(recorded):
+                    answer = self._answer(recorded, call)
             else:
                 if stored is None:
                     left = lineage[:1] + self._left(ns, lineage)
@@ -73,10 +75,17 @@ class OpenCalls:
         tools = self._session.tools
         same = [c for c in tools.with_id(call["id"] or "") if c.name == call["name"]]
         args = self._ledger.redaction.value(call["name"], call["args"])
-        equal = [c for c in same if self._reader.thaw.value(c.args) == args]
+        equal = [c for c in same if self._args(c) == args]
         is_open = {c.key for c in (*tools.unsettled(), *tools.undelivered(), *tools.decided())}
         found = equal or [c for c in same if c.key in is_open or c.end == "paused"]
         return found[-1] if found else None
+
+    def _args(self, recorded: Call) -> Any:
+        with self._reading(recorded):
+            return self._reader.thaw.value(recorded.args)
+
+    def _reading(self, recorded: Call) -> AbstractContextManager[None]:
+        return self._reader.reading(recorded.seqs[-1], f"tool call {recorded.key[1]!r}")
 
     def _answer(self, recorded: Call, call: Any) -> ToolMessage | None:
         thaw = self._reader.thaw
@@ -142,7 +151,8 @@ def stored_results(reader: Reader, ns: str, checkpoint_ids: Iterable[str]) -> li
     for name in checkpoint_ids:
         for write in reader.fold.writes(ns, name):
             if write.channel == MESSAGES:
-                value = reader.thaw.value(write.text)
+                with reader.reading(reader.fold.seq(ns, name), f"checkpoint {name!r}"):
+                    value = reader.thaw.value(write.text)
                 found += [m for m in (value if isinstance(value, list) else [value]) if isinstance(m, ToolMessage)]
     return found
 

@@ -121,7 +121,11 @@ class Restored:
         session = self._session
         if session.recall is None or session.recall.deriver is not self._deriver:
             session.recall = Recall(self._deriver, self._ledger.redaction)
-        session.recall.follow(session, self._reader)
+        try:
+            session.recall.follow(session, self._reader)
+        except BaseException:
+            session.recall = None  # it took in a part of a record: the next one begins anew
+            raise
         unknown = self.uncertain() if uncertain is None else uncertain
         return self._deriver.memory(session.recall.state, [self._ledger.redaction.call(call) for call in unknown])
 

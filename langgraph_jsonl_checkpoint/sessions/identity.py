@@ -7,15 +7,22 @@ import platform
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from langgraph_jsonl_checkpoint.errors import ValueEncodingError
 from langgraph_jsonl_checkpoint.log import frames, records
 from langgraph_jsonl_checkpoint.values.types import tag_text, untag_text
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 MAX_HEADER = 1 << 22
 """Bytes of a header's text: each listing reads all of them."""
+
+_BEGIN = 1 << 16  # bytes of a log that are read first: a header, and nearly always an index if there is one
+_ROOM = 1 << 16  # what a header has around its names, and a frame around its text
 
 
 @dataclass(frozen=True)
@@ -35,14 +42,23 @@ class Identity:
     writer: str
 
     def header(self, **more: Any) -> records.Session:
-        """The header of a new log; `more` are fields that are not at their default."""
-        return records.Session(
+        """The header of a new log; `more` are fields that are not at their default.
+
+        Raises:
+            ValueEncodingError: It is longer than readers take.
+        """
+        header = records.Session(
             format=records.FORMAT,
             version=records.VERSION,
             thread_id=tag_text(self.thread_id),
             workspace=tag_text(self.workspace),
             **more,
         )
+        if len(msgspec.json.encode(header)) > MAX_HEADER - _ROOM:
+            raise ValueEncodingError(
+                f"the ids of thread {self.thread_id:.50}… are longer than a log's header may be; nothing was stored"
+            )
+        return header
 
     def checked(self, header: records.Session, seq: int) -> records.Session:
         """The header that a log has; its place must be the one where its session belongs.
@@ -72,6 +88,22 @@ class Identity:
         return records.Open(writer=self.writer, pid=os.getpid(), host=platform.node(), versions=_versions(), **more)
 
 
+def begin_of(read: Callable[[int, int], bytes], size: int) -> bytes:
+    """A log's first bytes, with all of its header.
+
+    Args:
+        read: Gives the log's bytes from one offset to another.
+        size: The log's size.
+    """
+    begin = read(0, min(size, _BEGIN))
+    try:
+        frames.size(memoryview(begin), 0)
+    except frames.BadFrameError as error:
+        if str(error) == frames.CUT_SHORT and size > _BEGIN:
+            return read(0, min(size, MAX_HEADER + _ROOM))
+    return begin
+
+
 def version_of(data: bytes) -> tuple[bytes, tuple[Any, Any]]:
     """The header of a log, and the format and the version that it names, whatever else it says.
 
@@ -95,8 +127,10 @@ def _versions() -> dict[str, str]:
 def header_of(path: str) -> records.Session | None:
     """A log's header, without the rest of the log; None if it cannot be read."""
     try:
-        with open(path, "rb") as file:
-            text, _ = frames.read(memoryview(file.read(1 << 16)), 0, MAX_HEADER)
+        with open(path, "rb", buffering=0) as file:
+            fd = file.fileno()
+            begin = begin_of(lambda start, end: os.pread(fd, end - start, start), os.fstat(fd).st_size)
+        text, _ = frames.read(memoryview(begin), 0, MAX_HEADER)
         head = records.parse("session", text.split(b"\n", 1)[0])
     except (OSError, frames.BadFrameError, msgspec.DecodeError):
         return None

@@ -17,7 +17,7 @@ from langgraph_jsonl_checkpoint.errors import (
 from langgraph_jsonl_checkpoint.folds.contents import Contents, Stored
 from langgraph_jsonl_checkpoint.log import journal, logfile, packing, records
 from langgraph_jsonl_checkpoint.log.lines import Lines, no_collections
-from langgraph_jsonl_checkpoint.sessions.identity import version_of
+from langgraph_jsonl_checkpoint.sessions.identity import begin_of, version_of
 from langgraph_jsonl_checkpoint.values.book import Book
 from langgraph_jsonl_checkpoint.values.shadows import Shadows
 
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.log.writers import Writer
     from langgraph_jsonl_checkpoint.restore.restored import Recall
     from langgraph_jsonl_checkpoint.sessions.identity import Identity
-
-_BEGIN = 1 << 16  # bytes that are read first: a header, and nearly always an index if there is one
 
 _BASE = 16 * 1024  # bytes that a session takes without a line
 
@@ -42,6 +40,7 @@ class OpenedLog:
 
     Attributes:
         lock: The lock.
+        owner: The thread of this process that uses it; 0 if none does.
         counted: How many bytes of it the sessions of its saver have counted.
         shadows: What its next checkpoints are compared with.
         lines: Its records' lines.
@@ -50,7 +49,8 @@ class OpenedLog:
         identity: Which session it is.
         writer: This saver as a writer.
         hooks: The namespaces whose tool calls a hook in this process records; None stands for all.
-        failure: Why the last append failed; None if it did not, or the log was read since.
+        run: What stands for the run that began last; None if it is not known.
+        failure: Why the last append failed; None if it did not, or a run has begun since.
         left_out: Subgraphs that store nothing here.
         recall: How far the session's memory has been derived.
         texts: The memory's text that each run was given first.
@@ -62,6 +62,7 @@ class OpenedLog:
         self.writer = writer
         self._key = writer.chain_key
         self.lock = threading.RLock()
+        self.owner = 0
         self.counted = 0
         self.shadows = Shadows()
         self._start(Lines(self.identity.path))
@@ -74,28 +75,35 @@ class OpenedLog:
         self._file: logfile.LogFile | None = None
         self._position = journal.Position()
         self._packed_end = 0
+        self.run: object = None
         self.failure: Exception | None = None
         self._recovered: records.Recovered | None = None
 
-    def refresh(self, *, begins: bool = True) -> None:
+    def refresh(self) -> None:
         """Take in what was appended since, by anyone. A session that does not exist is an empty one.
 
-        Args:
-            begins: Whether a run may begin with what is read, so that a failed append before it counts no more. In
-                the middle of a run what that append held is missing, whoever looks.
+        Whoever looks: what a failed append of a run held is missing all the same, and the run cannot go on.
 
         Raises:
             CorruptSessionError: The log is damaged.
             UnsupportedVersionError: Another version wrote it.
         """
-        failure = self.failure
-        if failure is not None:
+        if self.failure is not None:
             self.forget()
-        try:
-            self._refresh()
-        finally:
-            if not begins:
-                self.failure = failure
+        self._refresh()
+
+    def begin_run(self, run: object = None) -> None:
+        """Take in what was appended since, as a run does that begins: an append that failed before counts no more.
+
+        Raises what `refresh` raises.
+
+        Args:
+            run: Stands for the run, if that is known: its subgraphs read what they begin with, too, and begin none.
+        """
+        self.refresh()
+        if run is None or run is not self.run:
+            self.failure = None
+            self.run = run
 
     def follow_run(self) -> None:
         """Take in what was appended since, in the middle of a run.
@@ -138,7 +146,6 @@ class OpenedLog:
         self._file = None  # closed with the last reader of its lines
         self._position = journal.Position()
         self._packed_end = 0
-        self.failure = None
         self.header = None
         self._start(Lines(self.identity.path))
         self.recall = None
@@ -224,7 +231,7 @@ class OpenedLog:
             return None
         start, data = self._position, b""
         if not start.offset:
-            begin = file.read(0, min(size, _BEGIN))
+            begin = begin_of(file.read, size)
             self._check_version(begin)
             start = self._take_index(file, begin, size)
             data = begin[start.offset :]

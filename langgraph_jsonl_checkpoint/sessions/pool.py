@@ -11,7 +11,7 @@ import sys
 import threading
 import weakref
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base.id import uuid6
 
@@ -19,6 +19,7 @@ from langgraph_jsonl_checkpoint.errors import ClosedSaverError, SessionError
 from langgraph_jsonl_checkpoint.log import files, leases, local, logfile, names
 from langgraph_jsonl_checkpoint.log.writers import Writer
 from langgraph_jsonl_checkpoint.sessions.identity import Identity, header_of
+from langgraph_jsonl_checkpoint.sessions.in_use import InUse, let_go
 from langgraph_jsonl_checkpoint.sessions.session import Session
 from langgraph_jsonl_checkpoint.sessions.skipping import SkipIndex
 from langgraph_jsonl_checkpoint.values.types import tag_text, untag_text
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _UUID = 36
-_DELETED = 1024  # deleted threads whose late writes are still known
+_REMEMBERED = 1024  # deleted threads whose late writes are still known, and evicted ones whose run cannot go on
 
 
 class Sessions:
@@ -73,6 +74,7 @@ class Sessions:
         self._versions = itertools.count()
         self._hooks: dict[str, set[str | None]] = {}  # that no log tells of yet
         self._deleted: dict[str, tuple[str, frozenset[str]]] = {}
+        self._failures: dict[str, Exception] = {}  # of sessions that were evicted with one
         self.running: dict[tuple[str, str, str], bool] = {}  # thread, task and call; whether a guard has it
         self.skips = SkipIndex()
         self._end = weakref.finalize(self, _abandon, self.writer)
@@ -95,7 +97,9 @@ class Sessions:
         self._check_open()
         session = self._open.get(thread_id)
         if session is None:
-            session = self._open.setdefault(thread_id, Session(self.identity(thread_id), self.writer))
+            made = Session(self.identity(thread_id), self.writer)
+            made.failure = self._failures.get(thread_id)
+            session = self._open.setdefault(thread_id, made)
             session.hooks |= self._hooks.get(thread_id, set())
         with contextlib.suppress(KeyError):  # evicted by another thread a moment ago; `use` looks again
             self._open.move_to_end(thread_id)
@@ -110,29 +114,18 @@ class Sessions:
         if self._closed:
             raise ClosedSaverError("the saver is closed; make a new JsonlSaver on the same directory")
 
-    def use(self, thread_id: str) -> _InUse:
+    def use(self, thread_id: str) -> InUse:
         """The session of a thread, locked, for a `with`."""
-        return _InUse(self, thread_id)
+        return InUse(self, thread_id)
 
-    def take(self, thread_id: str) -> Session:
-        """The session of a thread, locked, until it is given back."""
-        while True:
-            session = self.peek(thread_id)
-            session.lock.acquire()
-            # It may have been evicted while we waited for its lock; then another object stands for the thread.
-            if self._open.get(thread_id) is session:
-                return session
-            session.lock.release()
+    def holds(self, thread_id: str, session: Session) -> bool:
+        """Whether a session object stands for a thread."""
+        return self._open.get(thread_id) is session
 
-    def give_back(self, thread_id: str, session: Session) -> None:
-        """Unlock a session that was taken."""
-        try:
-            self._note(thread_id, session)
-            self._account(session, session.held if self._open.get(thread_id) is session else 0)
-        finally:
-            session.lock.release()
-        if self._is_over():
-            self._evict()
+    def settle(self, thread_id: str, session: Session) -> None:
+        """Take in what became of a session that was used, before its lock is given back."""
+        self._note(thread_id, session)
+        self._account(session, session.held if self.holds(thread_id, session) else 0)
 
     def _account(self, session: Session, held: int) -> None:
         with self._adding:  # threads with other sessions add, too
@@ -156,6 +149,8 @@ class Sessions:
     def _note(self, thread_id: str, session: Session) -> None:
         if session.hooks and not session.runs.untold(self.writer.id, session.hooks):
             self._hooks.pop(thread_id, None)
+        if session.failure is None:
+            self._failures.pop(thread_id, None)
         if session.is_left:
             self.writer.left.add(thread_id)
         elif session.exists:
@@ -202,13 +197,14 @@ class Sessions:
     def delete(self, thread_id: str) -> None:
         """Delete a thread's log; remember which writes come too late for it."""
         with self.use(thread_id) as session:
+            with contextlib.suppress(SessionError, OSError):  # what cannot be read can be deleted
+                session.refresh()
             ids = {name for name, _ in session.checkpoints.newest_first()}
             session.forget()
             self.writer.left.discard(thread_id)
             local.delete(session.identity.path)
-            if len(self._deleted) >= _DELETED:
-                self._deleted.pop(next(iter(self._deleted)))
-            self._deleted[thread_id] = (str(uuid6()), frozenset(ids))
+            _remember(self._deleted, thread_id, (str(uuid6()), frozenset(ids)))
+            self._failures.pop(thread_id, None)
             self._open.pop(thread_id, None)
             self._account(session, 0)
         leases.Lease(self.root, self.workspace, thread_id).clear()
@@ -224,7 +220,7 @@ class Sessions:
         moment, ids = self._deleted[thread_id]
         if checkpoint_id not in ids and not (_is_time_ordered(checkpoint_id) and checkpoint_id < moment):
             return False
-        session.refresh(begins=False)
+        session.refresh()
         return not any(session.checkpoints.has(ns, checkpoint_id) for ns in session.checkpoints.namespaces())
 
     def close(self, error: str) -> None:
@@ -245,11 +241,15 @@ class Sessions:
                 session.leave()
         self.writer.left.clear()
         self.writer.end()
+        self._end.detach()  # nothing is left to do for a saver that is closed
 
     def _is_over(self) -> bool:
         return len(self._open) > self._max_open or self._held > self._cache_size and len(self._open) > 1
 
-    def _evict(self) -> None:
+    def make_room(self) -> None:
+        """Close the sessions that nobody has used for longest, if there are too many."""
+        if not self._is_over():
+            return
         with self._lock:
             for _ in range(len(self._open)):
                 if not self._is_over():
@@ -258,17 +258,28 @@ class Sessions:
                     thread_id, session = next(iter(self._open.items()))
                 except (StopIteration, RuntimeError):
                     continue  # other threads insert and move without this lock
-                if session.lock.acquire(blocking=False):
-                    try:
-                        if self._open.get(thread_id) is session:  # and nobody else removes it: we have its lock
-                            del self._open[thread_id]
-                            self._account(session, 0)
-                            session.leave()
-                    finally:
-                        session.lock.release()
-                else:
+                if not self._evict(thread_id, session):
                     with contextlib.suppress(KeyError):
-                        self._open.move_to_end(thread_id)  # one in use is no candidate
+                        self._open.move_to_end(thread_id)
+
+    def _evict(self, thread_id: str, session: Session) -> bool:
+        """Close a session, unless it is in use."""
+        if session.owner == threading.get_ident():
+            return False
+        try:
+            is_free = session.lock.acquire(blocking=False)
+            if is_free and self.holds(thread_id, session):  # and nobody else removes it: we have its lock
+                del self._open[thread_id]
+                self._account(session, 0)
+                if session.failure is not None:
+                    _remember(self._failures, thread_id, session.failure)
+                session.leave()
+            if is_free:
+                session.lock.release()
+        except BaseException:
+            let_go(session)
+            raise
+        return is_free
 
     def after_fork(self) -> None:
         """In a forked child: start anew.
@@ -282,23 +293,6 @@ class Sessions:
         for session in inherited.values():
             session.forget()
         parent.drop()
-
-
-class _InUse:
-    """A session for the time of a `with`; a generator would cost as much as the lock itself."""
-
-    __slots__ = ("_session", "_sessions", "_thread_id")
-
-    def __init__(self, sessions: Sessions, thread_id: str) -> None:
-        self._sessions = sessions
-        self._thread_id = thread_id
-
-    def __enter__(self) -> Session:
-        self._session = self._sessions.take(self._thread_id)
-        return self._session
-
-    def __exit__(self, *_: object) -> None:
-        self._sessions.give_back(self._thread_id, self._session)
 
 
 _all: weakref.WeakSet[Sessions] = weakref.WeakSet()
@@ -335,6 +329,12 @@ def _after_fork() -> None:
 atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+def _remember(held: dict[str, Any], thread_id: str, what: Any) -> None:
+    if len(held) >= _REMEMBERED:
+        held.pop(next(iter(held)))
+    held[thread_id] = what
 
 
 def _is_time_ordered(checkpoint_id: str) -> bool:

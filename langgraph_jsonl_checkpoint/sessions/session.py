@@ -2,7 +2,7 @@
 
 The order of an append, all of it under the session's lock: see what others appended, number what is new, write one
 frame, sync as asked, and only then believe it. A failed append is cut off again, and the session refuses further
-ones until the log has been read anew.
+ones until a run begins, which reads the log anew.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Session(OpenedLog):
             False if the log was deleted under us; then nothing was written.
 
         Raises:
-            FailedSessionError: An append failed before this one, and the log was not read since.
+            FailedSessionError: An append failed before this one, and no run has begun since.
             OSError: The commit could not be written. The log is as it was before.
         """
         self.check_failure()
@@ -167,7 +167,7 @@ class Session(OpenedLog):
             error: The exception that ends it; empty if none does.
         """
         error = error or ("" if self.failure is None else type(self.failure).__name__)
-        self.refresh()
+        self.begin_run()  # of the one before nothing comes any more
         if self.is_left:
             self.append(lambda _: [records.Close(writer=self.identity.writer, error=error)], None, sync=False)
 

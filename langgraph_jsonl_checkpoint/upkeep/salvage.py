@@ -156,7 +156,8 @@ class _Salvager:
         self.end = 0  # behind the last of them
         self._serde = serde
         self._references = References(serde, opens=True)
-        self._contents = Contents(Lines(identity.path))  # refuses what readers would
+        self._lines = Lines(identity.path)
+        self._contents = Contents(self._lines)  # refuses what readers would
 
     @property
     def refused(self) -> Problem | None:
@@ -185,7 +186,10 @@ class _Salvager:
                 return
             kept = self._referring(record, line)
             for text in kept:
-                self._contents.apply(line.kind, text, seq)
+                # By the place that it has behind what is kept: a fold looks up what came before.
+                place = self._lines.next
+                self._lines.add([journal.Line(line.kind, text)], [(place, offset)])
+                self._contents.apply(line.kind, text, place)
         except LookupError:
             raise UnsupportedVersionError(
                 f"{self.identity.path} holds a record of type {line.kind!r} (seq {seq}) that this version does not "

@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from langgraph_jsonl_checkpoint.errors import SessionError
+from langgraph_jsonl_checkpoint.errors import CorruptSessionError, SessionError, WrongSerdeError
 from langgraph_jsonl_checkpoint.folds import retention
 from langgraph_jsonl_checkpoint.log import journal, local, packing, records
 from langgraph_jsonl_checkpoint.sessions.identity import header_of
 from langgraph_jsonl_checkpoint.sessions.reader import Reader
+from langgraph_jsonl_checkpoint.values.seal import SEALED, SealError
 from langgraph_jsonl_checkpoint.values.types import tag_text, untag_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from langgraph_jsonl_checkpoint.folds.checkpoints import Checkpoints
+    from langgraph_jsonl_checkpoint.log.lines import Lines
     from langgraph_jsonl_checkpoint.sessions.pool import Sessions
     from langgraph_jsonl_checkpoint.values.seal import Serde
     from langgraph_jsonl_checkpoint.values.thaw import Thawer
@@ -60,7 +62,7 @@ def copy(sessions: Sessions, serde: Callable[[str], Serde], source: str, target:
         session.refresh()
         if not session.exists:
             return
-        lines = list(session.lines.since(0))
+        held, lines = session.lines, list(session.lines.since(0))
         header = session.header
     assert header is not None  # noqa: S101 - a session that exists has one
     head = sessions.identity(target).header(
@@ -70,14 +72,22 @@ def copy(sessions: Sessions, serde: Callable[[str], Serde], source: str, target:
     )
     ts = records.timestamp(lines[-1].text)
     texts = [line.text for line in lines[1:]]
-    if serde(source).seals:
-        owner, heir = serde(source), serde(target)
-        texts = [msgspec.json.encode(heir.moved(msgspec.json.decode(text), owner)) for text in texts]
+    if serde(source).seals or any(SEALED in text for text in texts):
+        texts = list(_sealed_anew(held, texts, serde(source), serde(target)))
     log = packing.compose(records.line(0, ts, head), texts, sessions.writer.chain_key)
     try:
         local.create(sessions.path(target), log, sync=True).close()
     except FileExistsError:
         raise ValueError(f"thread {target!r} exists; delete it first, or copy {source!r} under another id") from None
+
+
+def _sealed_anew(lines: Lines, texts: Iterable[bytes], owner: Serde, heir: Serde) -> Iterator[bytes]:
+    for seq, text in enumerate(texts, 1):
+        try:
+            yield msgspec.json.encode(heir.moved(msgspec.json.decode(text), owner))
+        except (msgspec.DecodeError, LookupError, ValueError, TypeError, RecursionError) as error:
+            says = WrongSerdeError if isinstance(error, SealError) else CorruptSessionError
+            raise lines.corrupt(seq, f"the record cannot be sealed for another thread: {error}", says) from error
 
 
 def prune(sessions: Sessions, serde: Callable[[str], Serde], thread_id: str) -> None:

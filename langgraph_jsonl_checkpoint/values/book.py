@@ -92,11 +92,11 @@ class Book:
         number = first
         while number <= last:
             if not 0 <= at < len(firsts) or number < firsts[at]:
-                raise LookupError(number)
+                raise LookupError(f"nothing has number {number}")
             text = line(seqs[at])
             if text.startswith(_IS_MESSAGE, 7 + len(str(seqs[at]))):
                 if firsts[at] != number:
-                    raise LookupError(number)
+                    raise LookupError(f"nothing has number {number}")
                 yield number, "message", text
                 number += 1
             else:

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
 
+SEALED = b'{"$sealed":'
+"""What a sealed text begins with; nothing else in a line has these bytes."""
+
+
 class SealError(ValueError):
     """A text that a serde cannot open: it is sealed with another, or in the clear where all is sealed."""
 
@@ -71,7 +75,7 @@ class Serde:
             ValueError: It belongs to another thread.
         """
         if not self.seals:
-            if text.startswith(b'{"$sealed":'):
+            if text.startswith(SEALED):
                 raise SealError("the text was sealed by another serializer, and this saver has the default one")
             return text
         tree = msgspec.json.decode(text)

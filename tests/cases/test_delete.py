@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cases.graphs import ChatState, at, chain, config, ids, put, sequence
-from langgraph_jsonl_checkpoint import DeletedSessionError, JsonlSaver
+from langgraph_jsonl_checkpoint import CorruptSessionError, DeletedSessionError, JsonlSaver
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,6 +70,38 @@ def test_late_writes_do_not_bring_a_thread_back(access: Access, root: Path) -> N
     put(access, at(5), {"n": "new"})
     (found,) = access.list(config())
     assert (found.checkpoint["channel_values"], found.pending_writes) == ({"n": "new"}, [])
+
+
+@pytest.mark.parametrize("known", ["open", "evicted", "grown elsewhere", "never opened"])
+def test_late_writes_are_known_by_ids_that_tell_no_time(root: Path, known: str) -> None:
+    """Whatever the saver that deletes a thread has in memory of it: the log says which checkpoints there were."""
+    with JsonlSaver(root, max_open=1) as saver, JsonlSaver(root) as other:
+        put(other if known == "never opened" else saver, "c1", {"n": 1})
+        put(other if known == "grown elsewhere" else saver, "c2", {"n": 2})
+        if known == "evicted":
+            put(saver, "c1", thread_id="another")
+        saver.delete_thread("t")
+        for name in ("c1", "c2"):
+            saver.put_writes(config(checkpoint_id=name), [("x", 1)], "task")
+        assert not saver.path("t").exists()
+        put(saver, "c3", {"n": 3})
+        saver.put_writes(config(checkpoint_id="c3"), [("x", 3)], "task")
+    with JsonlSaver(root) as saver:
+        (found,) = saver.list(config())
+        assert (found.checkpoint["channel_values"], found.pending_writes) == ({"n": 3}, [("task", "x", 3)])
+
+
+def test_a_log_that_cannot_be_read_can_be_deleted(root: Path) -> None:
+    """No file of it is left, and the thread begins anew."""
+    with JsonlSaver(root) as saver:
+        chain(saver, 3)
+        saver.path("t").write_bytes(b"not a log")
+        with pytest.raises(CorruptSessionError):
+            saver.get_tuple(config())
+        saver.delete_thread("t")
+        assert _files(root) == set()
+        put(saver, at(7), {"n": "new"})
+        assert ids(saver.list(config())) == [at(7)]
 
 
 @pytest.mark.parametrize("read_first", [True, False])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cases.graphs import ChatState, at, chain, config, ids, put, sequence
-from langgraph_jsonl_checkpoint import JsonlSaver
+from langgraph_jsonl_checkpoint import JsonlSaver, ValueEncodingError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -306,3 +306,35 @@ def test_namespaces_and_ids_are_data_too(access: Access, root: Path) -> None:
         assert found.checkpoint["channel_values"] == {name: [name]}
         assert found.pending_writes == [(name, name, name)]
         assert ids(access.list(config(ns=name))) == [name]
+
+
+@pytest.mark.parametrize("length", [60_000, 90_000, 120_000, 3_000_000])
+def test_a_thread_id_may_be_longer_than_what_is_read_first(root: Path, length: int) -> None:
+    """Its header fills more than the first 64 KiB even compressed: the thread is read, listed, packed and goes on."""
+    name = "".join(random.Random(length).choices("0123456789abcdefghijklmnopqrstuvwxyz", k=length))
+    with JsonlSaver(root) as saver:
+        stored = chain(saver, 3, thread_id=name)
+    with JsonlSaver(root) as saver:
+        assert ids(saver.list(config(name))) == stored[::-1]
+        assert [info.thread_id for info in saver.sessions()] == [name]
+        saver.pack(name)  # if it was not packed when it was closed
+    with JsonlSaver(root) as saver:
+        assert saver.get_tuple(config(name)).checkpoint["channel_values"] == {"n": 2}
+        put(saver, at(3), {"n": 3}, thread_id=name)
+        assert ids(saver.list(None)) == [at(3), *stored[::-1]]
+        assert saver.verify(name).ok
+
+
+def test_a_thread_id_that_no_header_can_hold_is_refused(root: Path) -> None:
+    """Nothing is stored of what no reader would take, neither of the thread nor of one that would name it."""
+    name = "x" * (1 << 22)
+    with JsonlSaver(root) as saver:
+        with pytest.raises(ValueEncodingError, match="longer than"):
+            put(saver, at(1), thread_id=name)
+        put(saver, at(1), thread_id=name[: 1 << 21])
+        with pytest.raises(ValueEncodingError, match="longer than"):
+            saver.copy_thread(name[: 1 << 21], "y" * (1 << 21))
+        assert ids(saver.list(None)) == [at(1)]
+        put(saver, at(2), thread_id=name[: 1 << 21])
+    with JsonlSaver(root) as saver:
+        assert ids(saver.list(None)) == [at(2), at(1)]

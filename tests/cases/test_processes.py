@@ -298,6 +298,7 @@ def test_a_folder_deleted_under_an_open_saver_is_noticed(root: Path, what: str, 
     _told_or_done(lambda: saver.put_writes(config(checkpoint_id=at(1)), [("x", 1)], "late"))
     expected = [at(7)] if done else []
     assert ids(saver.list(config())) == expected
+    saver.get_tuple(config())
     put(saver, at(8), {"n": "newer"})
     saver.close()
     with JsonlSaver(root) as saver:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from guard.scene import AGENTS, NODES, PAY, asked, go, told
+from guard.scene import AGENTS, CONFIG, NODES, PAY, asked, go, told
 from langgraph_jsonl_checkpoint import ToolCallRunningError
+from langgraph_jsonl_checkpoint.log import files
 
 if TYPE_CHECKING:
     from guard.conftest import Place
@@ -107,3 +109,61 @@ def test_a_saver_that_is_closed_leaves_no_file(place: Place) -> None:
     assert len(writers(place)) == 1
     saver.close()
     assert writers(place) == []
+
+
+def is_on_a_read_only_medium(patch: pytest.MonkeyPatch) -> None:
+    """Nothing is opened to be written, and nothing removed."""
+    opened = files.open
+
+    def refuse(path: str, *_: Any) -> int:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    def only_read(path: str, flags: int, *mode: Any) -> int:
+        return (refuse if flags & (os.O_RDWR | os.O_WRONLY | os.O_CREAT) else opened)(path, flags, *mode)
+
+    patch.setattr(files, "open", only_read)
+    patch.setattr(files, "unlink", refuse)
+
+
+@pytest.mark.parametrize("dead", [True, False], ids=["dead", "alive"])
+def test_whether_a_writer_lives_is_known_on_a_read_only_medium(place: Place, dead: bool) -> None:
+    """Its file is asked and not written: the thread is read; where it can be written again, it goes on."""
+    pid = place.process("create_agent", holds=["charge"])["pid"]
+    if dead:
+        place.kill(pid)
+    with pytest.MonkeyPatch.context() as patch:
+        is_on_a_read_only_medium(patch)
+        saver = place.saver()
+        assert saver.get_tuple(CONFIG) is not None
+        state = saver.resume_state("t")
+        assert (state.crashed, [call.status for call in state.tool_calls]) == (
+            dead,
+            ["uncertain" if dead else "running"],
+        )
+    if not dead:
+        place.release(pid)
+    saver = place.saver()
+    assert len(asked(go(place.graph("create_agent", saver=saver), None))) == int(dead)
+    assert [call.status for call in saver.resume_state("t").tool_calls] == ["uncertain" if dead else "completed"]
+
+
+def test_a_writer_that_nobody_can_ask_about_is_not_taken_for_dead(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file is another user's: the thread is read, and its call counts as running until somebody can ask."""
+    place.crash("create_agent")
+    opened = files.open
+
+    def refuse(path: str, *given: Any) -> int:
+        if "/.writers/" in path:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return opened(path, *given)
+
+    monkeypatch.setattr(files, "open", refuse)
+    saver = place.saver()
+    assert saver.get_tuple(CONFIG) is not None
+    state = saver.resume_state("t")
+    assert (state.crashed, [call.status for call in state.tool_calls]) == (False, ["running"])
+    monkeypatch.undo()
+    assert [call.status for call in saver.uncertain("t")] == ["uncertain"]
+    assert asked(go(place.graph("create_agent", saver=saver), None))

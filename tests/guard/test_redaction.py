@@ -147,6 +147,33 @@ def test_what_was_recorded_before_redact_was_given_is_not_in_the_memory(place: P
     assert SECRET not in memory
 
 
+def test_a_thread_is_opened_without_its_memory_while_redact_raises(place: Place) -> None:
+    """The lent memory is all that fails; mended, the memory is what a new saver derives, and the run goes on."""
+    is_broken = [True]
+
+    def redact(name: str, value: Any) -> Any:
+        if is_broken[0]:
+            raise RuntimeError("no such rule")
+        return mask(name, value)
+
+    rounds = [[{**MAIL, "args": {"to": SECRET}}, CHARGE]]
+    place.crash("create_agent", rounds=rounds)
+    saver = place.saver(redact=redact)
+    graph = place.graph("create_agent", saver=saver, rounds=rounds, memory=False)
+    for _ in range(2):
+        assert [m.type for m in graph.get_state(CONFIG).values["messages"]] == ["human", "ai"]
+        with pytest.raises(ToolLogError, match="redact raised"):
+            saver.session_memory("t")
+    is_broken[0] = False
+    memory = str(saver.session_memory("t"))
+    assert memory == str(place.saver(redact=mask).session_memory("t"))
+    assert "mail(to='****')" in memory
+    assert graph.get_state(CONFIG).values["messages"][0].text == memory
+    graph.invoke(None, CONFIG)
+    graph.invoke(Command(resume={"type": "approve"}), CONFIG)
+    assert str(saver.session_memory("t")) == str(place.saver(redact=mask).session_memory("t"))
+
+
 def test_calls_that_no_hook_recorded_are_redacted_in_the_memory(tmp_path: Path) -> None:
     """Known from messages, todos, or a log that was written without `redact`."""
     call = {"name": "pay", "args": {"card": SECRET}, "id": "1"}

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cases.logs import of_type
 
-from guard.scene import CHARGE, PAY, Model, asked, build, go
+from guard.scene import CHARGE, CONFIG, PAY, Model, asked, build, go
 from langgraph_jsonl_checkpoint import JsonlSaver
 
 if TYPE_CHECKING:
@@ -64,12 +66,41 @@ def test_a_tool_that_was_stopped_by_hand_is_asked_about(place: Place, ending: st
     assert place.effects("charge") == 1
 
 
-def test_a_run_that_waits_at_its_tools_is_not_asked_about(place: Place) -> None:
-    """Stopped before them by a writer that closed, nothing had begun, with or without a hook."""
+def pause(place: Place) -> None:
+    """Stop before the tools, in a `with`."""
     with JsonlSaver(place.root / "sessions") as saver:
-        graph: Any = build("tool_node", saver, place.effects.tools, Model(rounds=[[CHARGE]]), hook=False)
-        graph.interrupt_before_nodes = ["tools"]
-        go(graph, PAY)
+        go(waiting(place, saver), PAY)
+
+
+def pause_in_a_loop(place: Place) -> None:
+    """The same in an `async with`."""
+
+    async def run() -> None:
+        async with JsonlSaver(place.root / "sessions") as saver:
+            await waiting(place, saver).ainvoke(PAY, CONFIG)
+
+    asyncio.run(run())
+
+
+def waiting(place: Place, saver: JsonlSaver) -> Any:
+    """A graph without a hook that stops before its tools."""
+    graph: Any = build("tool_node", saver, place.effects.tools, Model(rounds=[[CHARGE]]), hook=False)
+    graph.interrupt_before_nodes = ["tools"]
+    return graph
+
+
+@pytest.mark.parametrize("pauses", [pause, pause_in_a_loop])
+@pytest.mark.parametrize("handling", [False, True], ids=["", "in an except"])
+def test_a_run_that_waits_at_its_tools_is_not_asked_about(place: Place, pauses: Any, handling: bool) -> None:
+    """Stopped before them by a writer that closed, nothing had begun, whatever was handled around it before."""
+    if handling:
+        try:
+            {}["earlier"]
+        except KeyError:
+            pauses(place)
+    else:
+        pauses(place)
+    assert [r.get("error", "") for r in of_type(place.log, "close")] == [""]
     saver = place.saver()
     assert saver.uncertain("t") == ()
     assert asked(go(place.graph("tool_node", saver=saver), None)) == []

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain_core.messages import AIMessage, HumanMessage
 
 from hostile.forger import HEADER, ID, Record, checkpoint, forge, message, value
-from langgraph_jsonl_checkpoint import JsonlSaver, SessionError
+from langgraph_jsonl_checkpoint import JsonlSaver, SessionError, inject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
 AT = {"thread_id": "t", "checkpoint_ns": ""}
 CONFIG: RunnableConfig = {"configurable": AT}
+
+
+OLD = "1f000000-0000-6000-8000-000000000000"
+ASKED = [HumanMessage("hello"), AIMessage("", tool_calls=[{"id": "c", "name": "n", "args": {"a": 1}}])]
 
 
 def writes(*triples: Any, **more: Any) -> Record:
@@ -30,7 +35,7 @@ def tool(status: str, **more: Any) -> Record:
 
 
 NO_NAMES: tuple[Any, ...] = ({"$str": 5}, {"$str": "!!"}, {"$str": "/w=="})
-ODD: tuple[Any, ...] = (5, 1.5, True, [], [1], {}, {"a": 1}, *NO_NAMES, "x" * 10**6)
+ODD: tuple[Any, ...] = (5, 1.5, True, [], [1], {}, {"a": 1}, {"$ref": 99}, {"$nonsense": 1}, *NO_NAMES, "x" * 10**6)
 FIELDS = {
     "session": "thread_id workspace generation delegation_depth parent forked_from",
     "open": "writer pid host versions hook within died recovered",
@@ -51,7 +56,8 @@ LOG: list[Record] = [
     ("open", {"writer": "someone", "pid": 1, "host": "h", "versions": {}}),
     message(0),
     value(1, "text"),
-    checkpoint({"$list": [[0, 1]]}, next=["node"], parent="before", input="i"),
+    checkpoint({"$list": [[0, 1]]}, id=OLD, metadata={"run_id": "other"}),
+    checkpoint({"$list": [[0, 1]]}, next=["node"], parent=OLD, input="i", metadata={"run_id": "r"}),
     writes([0, "v", 1], [-1, "__error__", "x"]),
     tool("requested", name="n", args={"a": 1}, effect="side_effects", checkpoint=ID, ns=""),
     tool("started", attempt=1, by="someone"),
@@ -78,6 +84,7 @@ READERS: dict[str, Callable[[JsonlSaver], Any]] = {
     "pack": lambda s: s.pack("t"),
     "get_tuple, packed": lambda s: s.get_tuple(CONFIG),
     "resume_state, packed": lambda s: str(s.resume_state("t")),
+    "inject": lambda s: inject(ASKED, s, CONFIG),
     "prune": lambda s: s.prune(["t"]),
     "copy_thread": lambda s: s.copy_thread("t", "u"),
     "delete_for_runs": lambda s: s.delete_for_runs(["r"]),

@@ -242,7 +242,7 @@ def test_a_plain_saver_refuses_an_encrypted_log(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("serde", [None, encrypted(b"another-key-of16")], ids=["none", "another key"])
 def test_a_wrong_serde_is_no_damage(tmp_path: Path, serde: Any) -> None:
-    """Each error says to give the right serde; nothing is salvaged from what cannot be opened."""
+    """Each error says to give the right serde; nothing is salvaged, copied or pruned that cannot be opened."""
     with Thread(tmp_path, serde=encrypted()) as thread:
         thread.step({"messages": [HumanMessage("hello")]})
     before = thread.saver.path("thread").read_bytes()
@@ -252,6 +252,9 @@ def test_a_wrong_serde_is_no_damage(tmp_path: Path, serde: Any) -> None:
             lambda: list(saver.list(thread.head)),
             lambda: saver.resume_state("thread"),
             lambda: saver.salvage("thread", "saved"),
+            lambda: saver.copy_thread("thread", "saved"),
+            lambda: saver.prune(["thread"]),
+            lambda: saver.delete_for_runs(["run"]),
         ):
             with pytest.raises(WrongSerdeError, match=r"at byte \d+.* Give the saver the serde") as refusal:
                 read()
