@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import base64
 import ipaddress
+import logging
 import pathlib
 import re
 import sys
 import uuid
 import zoneinfo
 from collections import Counter, OrderedDict, defaultdict, deque
-from datetime import UTC, date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -22,8 +23,12 @@ from typing import TYPE_CHECKING, Any
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Command, Interrupt, Overwrite, Send
 
+from langgraph_jsonl_checkpoint.errors import SessionError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
 
 Tagged = tuple[str, Any]
 """A tag and its payload: a value that is encoded in its turn."""
@@ -75,9 +80,16 @@ def untag_bytes(text: str) -> bytes:
 
 def _zoned(moment: datetime | time) -> Tagged:
     tag = "$datetime" if type(moment) is datetime else "$time"
-    zone = moment.tzinfo
+    zone: tzinfo | str | None = moment.tzinfo
+    if type(zone) is zoneinfo.ZoneInfo and zone.key:
+        return tag, [moment.isoformat(), zone.key, moment.fold]  # the offset, too: zone data is not everywhere
+    if (
+        type(zone) is not timezone
+    ):  # pydantic's, dateutil's, a user's own: the log names no classes, so the offset stays
+        offset = moment.utcoffset()
+        zone = None if offset is None else timezone(offset)
     if not moment.fold and (zone is None or zone is UTC):
-        return tag, moment.isoformat()
+        return tag, moment.replace(tzinfo=zone).isoformat()
     return tag, [moment.replace(tzinfo=None, fold=0).isoformat(), zone, moment.fold]
 
 
@@ -88,9 +100,29 @@ def _unzoned(cls: type[datetime | time]) -> Callable[[Any], datetime | time]:
             # fromisoformat makes UTC of "+00:00", which is the one offset written here.
             return moment if moment.tzinfo is None else moment.replace(tzinfo=UTC)
         text, zone, fold = payload
-        return cls.fromisoformat(text).replace(tzinfo=zone, fold=fold)
+        moment = cls.fromisoformat(text)
+        if type(zone) is not str:
+            return moment.replace(tzinfo=zone, fold=fold)
+        try:
+            return moment.replace(tzinfo=zoneinfo.ZoneInfo(zone), fold=fold)
+        except zoneinfo.ZoneInfoNotFoundError:
+            logger.warning("No data for time zone %s: %s is read at its offset. Install tzdata", zone, text)
+            return moment.replace(fold=fold)
 
     return build
+
+
+def _zone(value: zoneinfo.ZoneInfo) -> Tagged:
+    if not value.key:
+        raise TypeError("a ZoneInfo without a key has nothing to be found again by")
+    return "$zone", value.key
+
+
+def _unzone(key: str) -> zoneinfo.ZoneInfo:
+    try:
+        return zoneinfo.ZoneInfo(key)
+    except zoneinfo.ZoneInfoNotFoundError:  # the log is not damaged
+        raise SessionError(f"this machine has no data for the time zone {key!r:.100}: install tzdata") from None
 
 
 def _defaultdict(value: defaultdict[Any, Any]) -> Tagged | None:
@@ -177,7 +209,7 @@ TAG: dict[type, Callable[[Any], Tagged | None]] = {
     date: lambda v: ("$date", v.isoformat()),
     timedelta: lambda v: ("$timedelta", [v.days, v.seconds, v.microseconds]),
     timezone: lambda v: ("$timezone", list(v.__getinitargs__())),
-    zoneinfo.ZoneInfo: lambda v: ("$zone", v.key) if v.key else None,
+    zoneinfo.ZoneInfo: _zone,
     uuid.UUID: lambda v: ("$uuid", str(v)),
     re.Pattern: lambda v: ("$regex", [v.pattern, v.flags]),
     **dict.fromkeys(_PATHS.values(), lambda v: ("$path", [type(v).__name__, str(v)])),
@@ -247,7 +279,7 @@ UNTAG: dict[str, Callable[[Any], Any]] = {
     "$date": date.fromisoformat,
     "$timedelta": lambda p: timedelta(*p),
     "$timezone": lambda p: timezone(*p) if p != [timedelta(0)] else UTC,
-    "$zone": zoneinfo.ZoneInfo,
+    "$zone": _unzone,
     "$uuid": uuid.UUID,
     "$regex": lambda p: re.compile(p[0], p[1] & ~re.DEBUG),  # which prints the pattern
     "$path": lambda p: _PATHS[p[0]](p[1]),
