@@ -60,9 +60,12 @@ _DEFAULTS = {
     }
     for cls in KNOWN
 }
+# All fields in the class's order, which is what a message's text says, and a cache's key: required ones are absent.
+_ABSENT = object()
+_TEMPLATES = {cls: {name: _DEFAULTS[cls].get(name, _ABSENT) for name in fields} for cls, fields in _FIELDS.items()}
+_REQUIRED = {cls: [name for name in fields if name not in _DEFAULTS[cls]] for cls, fields in _FIELDS.items()}
 # Each message gets containers of its own.
 _EMPTY = {cls: [(k, type(v)) for k, v in d.items() if type(v) in (list, dict)] for cls, d in _DEFAULTS.items()}
-_ABSENT = object()
 # What pydantic's own __setstate__ sets, which looks each of them up by its name and takes several times as long.
 _set_state, _set_extra, _set_fields, _set_private = (
     getattr_static(messages.BaseMessage, slot).__set__
@@ -84,7 +87,7 @@ def stored(cls: type[BaseMessage], fields: dict[str, Any], extra: dict[str, Any]
             value, default = fields[name], defaults.get(name, _ABSENT)
             if value is not default and not (type(value) is type(default) and value == default):
                 names.append(name)
-    return names + sorted(extra) if extra else names
+    return names + list(extra) if extra else names
 
 
 def build(name: str, given: dict[str, Any]) -> BaseMessage:
@@ -94,13 +97,16 @@ def build(name: str, given: dict[str, Any]) -> BaseMessage:
         LookupError: No such class is known.
     """
     cls = CLASSES[name]
-    state = _DEFAULTS[cls].copy()
+    template = _TEMPLATES[cls]
+    state = template.copy()
     state.update(given)
+    extra = {} if len(state) == len(template) else {k: state.pop(k) for k in given if k not in template}
     for field, kind in _EMPTY[cls]:
         if field not in given:
             state[field] = kind()
-    known = _FIELDS[cls]
-    extra = {} if given.keys() <= known else {k: state.pop(k) for k in given if k not in known}
+    for field in _REQUIRED[cls]:
+        if field not in given:
+            del state[field]
     return assembled(cls, state, extra, set(given))
 
 
