@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
 MEMORY_ID = "session-memory"
+MEMORY_BEGIN = "<session-memory>"
 
 
 class MemoryMessage(messages.HumanMessage):
@@ -26,8 +27,23 @@ class MemoryMessage(messages.HumanMessage):
 
 
 def is_lent(value: object) -> bool:
-    """Whether a value is the memory that a saver lent, or takes it away: neither is a part of the state."""
-    return type(value) is MemoryMessage or isinstance(value, messages.BaseMessage) and value.id == MEMORY_ID
+    """Whether a value is the memory that a saver lent, or takes it away: neither is a part of the state.
+
+    Its class is lost where messages become dicts and messages again; a user's own message may have its id.
+    """
+    if type(value) is MemoryMessage:
+        return True
+    if not isinstance(value, messages.BaseMessage) or value.id != MEMORY_ID:
+        return False
+    return isinstance(value, messages.RemoveMessage) or (
+        isinstance(value, messages.HumanMessage) and _first_text(value.content).startswith(MEMORY_BEGIN)
+    )
+
+
+def _first_text(content: Any) -> str:
+    first = content[0] if type(content) is list and content else content
+    text = first.get("text") if type(first) is dict else first
+    return text if type(text) is str else ""
 
 
 CLASSES: dict[str, type[BaseMessage]] = {

@@ -31,6 +31,8 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, Interrupt, Overwrite, Send, TimeoutPolicy
 from pydantic_core import PydanticSerializationError
 
+from langgraph_jsonl_checkpoint.values.messages import MemoryMessage
+
 from .forge import forge
 from .same import difference
 from .sample_types import Point, Priority, Typed
@@ -251,3 +253,39 @@ def test_a_field_that_a_message_lacks_is_not_made_up(thread: Thread) -> None:
     [read] = thread.values()["messages"]
     assert "content" not in read.__dict__
     assert read.id == "1"
+
+
+OWN = {
+    "a question": HumanMessage("my question", id="session-memory"),
+    "an answer": AIMessage("<session-memory> is a tag", id="session-memory"),
+    "blocks": HumanMessage([{"type": "text", "text": "mine"}], id="session-memory"),
+    "no text": HumanMessage([{"type": "image_url", "image_url": {"url": "x"}}], id="session-memory"),
+    "content None": assigned(HumanMessage("x", id="session-memory"), content=None),
+    "text with the tag": HumanMessage("<session-memory>: what is it?", id="1"),
+}
+
+
+@pytest.mark.parametrize("message", [pytest.param(m, id=name) for name, m in OWN.items()])
+def test_a_message_of_the_users_own_is_stored_whatever_its_id(thread: Thread, message: BaseMessage) -> None:
+    """Only what has the memory's id and its text is the memory that a saver lends."""
+    held = {"messages": [HumanMessage("first"), message], "one": message}
+    thread.step(held)
+    thread.reopen()
+    assert difference(thread.values(), held) is None
+
+
+LENT = {
+    "itself": MemoryMessage("<session-memory>\nNotes", id="session-memory"),
+    "with another id": MemoryMessage("notes of a deriver's own", id="other"),
+    "from a dict": HumanMessage("<session-memory>\nNotes", id="session-memory"),
+    "as blocks": HumanMessage([{"type": "text", "text": "<session-memory>\nNotes"}], id="session-memory"),
+    "taken away": RemoveMessage("session-memory"),
+}
+
+
+@pytest.mark.parametrize("message", [pytest.param(m, id=name) for name, m in LENT.items()])
+def test_a_lent_memory_is_not_stored_whatever_became_of_its_class(thread: Thread, message: BaseMessage) -> None:
+    """Nor what takes it away, which would name a message that the state does not have."""
+    thread.step({"messages": [message, HumanMessage("first")], "one": message})
+    thread.reopen()
+    assert difference(thread.values(), {"messages": [HumanMessage("first")], "one": []}) is None
