@@ -289,9 +289,9 @@ class JsonlSaver(Restorer, InWorkerThreads):
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints, and their writes, of these runs, in every thread.
 
-        A checkpoint stays if another run's DeltaChannels are rebuilt from it.
+        A checkpoint stays if another run's DeltaChannels are rebuilt from it. Ids are compared as strings.
         """
-        if wanted := set(_several(run_ids, "run_ids")):
+        if wanted := set(map(str, _several(run_ids, "run_ids"))):
             threads.delete_for_runs(self._sessions, self._serde, wanted)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
