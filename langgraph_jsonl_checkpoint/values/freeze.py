@@ -94,12 +94,12 @@ class Freezer:
         return self._tagged(value)
 
     def fields(self, value: Mapping[str, Any], before: Any) -> Any:
-        """The part of a record's fields. Names are strings, whatever subclass of them a graph was built with."""
+        """The part of a record's fields. A name is a plain string, whatever subclass of it a graph was built with."""
         value = dict(value)  # one look
         if (small := bulk.small_dict(value, LARGE_FIELD)) is not None:
             return small[0]
         if not bulk.TEXT.issuperset(map(type, value)):
-            value = {str.__str__(name): field for name, field in value.items()}
+            value = {str.__str__(k) if isinstance(k, str) else k: field for k, field in value.items()}
         return self._dict(value, before, LARGE_FIELD)[0]
 
     def _text(self, value: str) -> tuple[Any, Any, int]:
