@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from langgraph_jsonl_checkpoint.values import messages
-from langgraph_jsonl_checkpoint.values.parts import EMPTY
+from langgraph_jsonl_checkpoint.values.copies import EMPTY
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage

@@ -33,6 +33,13 @@ logger = logging.getLogger(__name__)
 Tagged = tuple[str, Any]
 """A tag and its payload: a value that is encoded in its turn."""
 
+
+class Fields(tuple[Any, ...]):
+    """A payload that is written as a list, of as many fields as its type has, and not of any number of elements."""
+
+    __slots__ = ()
+
+
 _ALIKE = 1000  # elements of a set or keys of a dict with one hash: each is compared with all before it
 _DIGITS = 1 << 20  # bits of a fraction's numbers: reducing them takes quadratic time
 _LEVELS = 64  # of an array's type
@@ -129,7 +136,7 @@ def _defaultdict(value: defaultdict[Any, Any]) -> Tagged | None:
     factory = value.default_factory
     if factory is not None and _FACTORIES.get(getattr(factory, "__name__", "")) is not factory:
         return None
-    return "$defaultdict", [factory and factory.__name__, _pairs(value)]
+    return "$defaultdict", Fields((factory and factory.__name__, _pairs(value)))
 
 
 def _pairs(value: dict[Any, Any]) -> list[list[Any]]:
@@ -138,7 +145,7 @@ def _pairs(value: dict[Any, Any]) -> list[list[Any]]:
 
 def _interrupt(value: Interrupt) -> Tagged:
     schema = getattr(value, "response_schema", None)
-    return "$interrupt", [value.value, value.id] if schema is None else [value.value, value.id, schema]
+    return "$interrupt", Fields((value.value, value.id, *(() if schema is None else (schema,))))
 
 
 def _uninterrupt(payload: Any) -> Interrupt:
@@ -148,7 +155,7 @@ def _uninterrupt(payload: Any) -> Interrupt:
 
 def _send(value: Send) -> Tagged:
     timeout = getattr(value, "timeout", None)
-    return "$send", [value.node, value.arg] if timeout is None else [value.node, value.arg, timeout]
+    return "$send", Fields((value.node, value.arg, *(() if timeout is None else (timeout,))))
 
 
 def _unsend(payload: Any) -> Send:
@@ -157,7 +164,7 @@ def _unsend(payload: Any) -> Send:
 
 
 def _command(value: Command[Any]) -> Tagged:
-    return "$command", [value.graph, value.update, value.resume, value.goto]
+    return "$command", Fields((value.graph, value.update, value.resume, value.goto))
 
 
 def _uncommand(payload: Any) -> Command[Any]:
@@ -194,7 +201,8 @@ TAG: dict[type, Callable[[Any], Tagged | None]] = {
     # Sets are sorted, so that one set has one text in every process.
     set: lambda v: ("$set", sorted(v, key=repr)),
     frozenset: lambda v: ("$frozenset", sorted(v, key=repr)),
-    deque: lambda v: ("$deque", [list(v), v.maxlen]),
+    dict: lambda v: ("$dict", _pairs(v)),  # whose keys are no plain strings
+    deque: lambda v: ("$deque", Fields((list(v), v.maxlen))),
     OrderedDict: lambda v: ("$ordered", _pairs(v)),
     defaultdict: _defaultdict,
     Counter: lambda v: ("$counter", _pairs(v)),
@@ -222,10 +230,13 @@ TAG: dict[type, Callable[[Any], Tagged | None]] = {
 }
 """Type to (tag, payload); None for a value of the type that only the serde can store."""
 
-FIXED = frozenset(TAG) - {
-    *(tuple, set, frozenset, deque, OrderedDict, defaultdict, Counter, bytearray),
-    *(Send, Interrupt, Command, Overwrite, _DeltaSnapshot),
-}
+HOLDERS = frozenset(
+    {tuple, set, frozenset, dict, deque, OrderedDict, defaultdict, Counter, bytearray}
+    | {Send, Interrupt, Command, Overwrite, _DeltaSnapshot}
+)
+"""Types whose values hold others, or may change."""
+
+FIXED = frozenset(TAG) - HOLDERS
 """Types whose values never change and hold nothing that does."""
 
 
@@ -319,3 +330,8 @@ def tag_numpy(value: Any) -> Tagged | None:
         raise TypeError(f"an array of {value.dtype} has no bytes; store its shape")
     order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
     return "$numpy", [dtype, list(value.shape), order, tag_bytes(value.tobytes(order))]
+
+
+def tagged(value: Any) -> Tagged | None:
+    """A value's tag and payload; None if only the serde can store it. Raises what `tag_numpy` raises."""
+    return TAG.get(type(value), tag_numpy)(value)
