@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import sys
 from os import getcwd  # bound here: a saver may be made in an event loop that is watched for calls like abspath
 from typing import TYPE_CHECKING, Any, get_args
+from uuid import UUID
 
 from langgraph.checkpoint.base import (
     ChannelVersions,
@@ -234,7 +236,7 @@ class JsonlSaver(Restorer, InWorkerThreads):
             CorruptSessionError: The log is damaged.
             UnsupportedVersionError: Another version of the package wrote it.
         """
-        ns, name = _ns(config), get_checkpoint_id(config)
+        ns, name = _ns(config), _checkpoint_id(config)
         run = upstream.run_of(config["configurable"])
         with self._begun(_thread_id(config), run) as (session, reader, restored):
             self._begin(session, config)
@@ -260,22 +262,22 @@ class JsonlSaver(Restorer, InWorkerThreads):
             before: Only ids less than this one's.
             limit: How many at most.
         """
-        bound = get_checkpoint_id(before) if before else None
+        bound = _checkpoint_id(before) if before else None
         if config is None:
             found = listing.list_all(self._sessions, self._serde, bound, filter)
         else:
             rows = self._reader(config).list(
-                config["configurable"].get("checkpoint_ns"), get_checkpoint_id(config), bound, filter
+                config["configurable"].get("checkpoint_ns"), _checkpoint_id(config), bound, filter
             )
             found = (row for _, row in rows)
         # No lock is held here: LangGraph takes one item and goes on, and may put before it takes the next.
-        yield from itertools.islice(found, None if limit is None else max(limit, 0))
+        yield from itertools.islice(found, None if limit is None else math.ceil(min(max(limit, 0), sys.maxsize)))
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """What the DeltaChannels of a checkpoint are rebuilt from, in one walk over its ancestors."""
-        return self._reader(config).delta_history(_ns(config), get_checkpoint_id(config), channels)
+        return self._reader(config).delta_history(_ns(config), _checkpoint_id(config), channels)
 
     def get_next_version(self, current: Any, channel: None) -> Any:  # noqa: ARG002 - LangGraph's signature
         """A version after `current`; a new string unless the thread already counts in numbers."""
@@ -290,9 +292,9 @@ class JsonlSaver(Restorer, InWorkerThreads):
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints, and their writes, of these runs, in every thread.
 
-        A checkpoint stays if another run's DeltaChannels are rebuilt from it.
+        A checkpoint stays if another run's DeltaChannels are rebuilt from it. Ids are compared as strings.
         """
-        if wanted := set(_several(run_ids, "run_ids")):
+        if wanted := set(map(str, _several(run_ids, "run_ids"))):
             threads.delete_for_runs(self._sessions, self._serde, wanted)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
@@ -369,6 +371,11 @@ def _name(kind: type[BaseException] | None) -> str:
 def _ns(config: RunnableConfig) -> str:
     ns: str = config["configurable"].get("checkpoint_ns", "")
     return ns
+
+
+def _checkpoint_id(config: RunnableConfig) -> str | None:
+    name = get_checkpoint_id(config)
+    return str(name) if isinstance(name, UUID) else name
 
 
 def _several(names: Sequence[str], what: str) -> list[str]:

@@ -6,12 +6,14 @@ Read in langgraph 1.2 (`langgraph._internal._constants`, `langgraph.pregel._algo
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import re
 import traceback
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from langgraph import func
 from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, TASKS, _DeltaSnapshot
 from langgraph.types import Send, interrupt
@@ -36,6 +38,7 @@ __all__ = [
     "end_of_run",
     "execution_of",
     "graph_of",
+    "hear_of_schemas",
     "held_by",
     "index_of",
     "is_compiled",
@@ -43,6 +46,7 @@ __all__ = [
     "is_placeholder",
     "is_send",
     "is_stored_at_exit",
+    "is_task",
     "next_nodes",
     "parent_namespace",
     "run_of",
@@ -58,6 +62,47 @@ with contextlib.suppress(ImportError):
     from langgraph._internal import _serde
 
     _serde.STRICT_MSGPACK_ENABLED = True  # type: ignore[attr-defined]
+
+
+def hear_of_schemas(types: Callable[[list[Any]], None], function: Callable[[Any], None]) -> None:
+    """Be told of what graphs that are compiled from now on are made of: the collector passes over some of it.
+
+    Args:
+        types: Gets their schemas, and the types of their channels.
+        function: Gets the function of each `@entrypoint` and each `@task`.
+    """
+    with contextlib.suppress(NameError, AttributeError):
+        collect = _serde.build_serde_allowlist
+
+        @functools.wraps(collect)
+        def collected(*args: Any, **told: Any) -> Any:
+            channels = (told.get("channels") or {}).values()
+            held = [getattr(c, name, None) for c in channels for name in ("ValueType", "UpdateType")]
+            types([*(told.get("schemas") or ()), *held])
+            return collect(*args, **told)
+
+        _serde.build_serde_allowlist = collected
+    with contextlib.suppress(AttributeError):
+        _before(func.entrypoint, "__call__", function)
+        _before(func._TaskFunction, "__init__", function)  # noqa: SLF001 - private names are this module's matter
+
+
+def _before(cls: type, name: str, tell: Callable[[Any], None]) -> None:
+    """Tell of the first argument of a class's method before it is called."""
+    method = getattr(cls, name)
+
+    @functools.wraps(method)
+    def told(self: Any, first: Any, *args: Any, **kwargs: Any) -> Any:
+        tell(first)
+        return method(self, first, *args, **kwargs)
+
+    setattr(cls, name, told)
+
+
+def is_task(value: object) -> bool:
+    """Whether a value is a function that `@task` was put to."""
+    return isinstance(value, func._TaskFunction)  # noqa: SLF001 - as above
+
 
 RESUME_INDEX = WRITES_IDX_MAP["__resume__"]
 _BRANCH = "branch:to:"

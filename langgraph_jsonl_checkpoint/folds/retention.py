@@ -162,7 +162,7 @@ def _needed(fold: Checkpoints, thaw: Thawer, ns: str, name: str) -> set[Key]:
 
 def _run_id(metadata: dict[str, Any]) -> str | None:
     run_id = metadata.get("run_id")
-    return run_id if isinstance(run_id, str) else None
+    return None if run_id is None else str(run_id)  # LangChain's are UUIDs, LangGraph's strings
 
 
 def _sends_parent(fold: Checkpoints, ns: str, name: str) -> set[Key]:

@@ -6,7 +6,9 @@ appends asks it for its records then.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import msgspec
 from langgraph.checkpoint.base import get_checkpoint_metadata
@@ -19,7 +21,7 @@ from langgraph_jsonl_checkpoint.values.shadows import Shadow
 from langgraph_jsonl_checkpoint.values.types import tag_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from langchain_core.runnables import RunnableConfig
 
@@ -52,10 +54,15 @@ class PutCall:
         configurable = config["configurable"]
         self.serde = serde
         self.ns: str = configurable.get("checkpoint_ns", "")
-        self.id: str = checkpoint["id"]
-        self._parent: str | None = configurable.get("checkpoint_id")
-        self._changed = list(changed)
-        self._next = upstream.next_nodes(checkpoint)
+        self.id = id_text(checkpoint["id"], "checkpoint's id")
+        parent = configurable.get("checkpoint_id")
+        self._parent = parent and id_text(parent, "parent's id")
+        try:
+            self._changed = [tag_text(c) for c in changed]
+            self._next = upstream.next_nodes(checkpoint)
+        except (TypeError, AttributeError):
+            _check_names(checkpoint)
+            raise
         told: dict[str, Any] = {**get_checkpoint_metadata(config, metadata)}  # type: ignore[arg-type]
         # The state transition stands in the clear, also where metadata is sealed.
         self._step = told.pop("step") if type(told.get("step")) is int else None
@@ -110,7 +117,7 @@ class PutCall:
             step=self._step,
             source=self._source and tag_text(self._source),
             next=[tag_text(n) for n in self._next],
-            changed=[tag_text(c) for c in self._changed],
+            changed=self._changed,
             created=tag_text(self._created) if isinstance(self._created, str) else self._created,
             v=self._v,
             channels=page.text(self._shadow.channels),
@@ -154,8 +161,8 @@ class WritesCall:
         configurable = config["configurable"]
         self.serde = serde
         self.ns: str = configurable.get("checkpoint_ns", "")
-        self.checkpoint_id: str = configurable["checkpoint_id"]
-        self._task, self._path = task_id, task_path
+        self.checkpoint_id = id_text(configurable["checkpoint_id"], "checkpoint's id")
+        self._task, self._path = id_text(task_id, "task's id"), task_path
         self._writes: list[tuple[int, str, Any]] = []
         freezer = Freezer(session.shadows.known, serde.tree)
         channels = session.shadows.of(self.ns).channels
@@ -191,6 +198,36 @@ class WritesCall:
             return [writes]  # several tasks interrupt: one end
         error = page.text(self._error) if self._error is not None else records.NO_TEXT
         return [writes, records.Terminal(ns="", checkpoint=checkpoint, reason=self._reason, error=error)]
+
+
+def id_text(value: Any, what: str) -> str:
+    """An id as it is stored, and told to others.
+
+    Raises:
+        ValueEncodingError: It is neither a string nor a UUID.
+    """
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, UUID):
+        return str(value)
+    raise ValueEncodingError(f"a {what} is a string or a UUID, not {value!r:.100}; nothing was stored")
+
+
+def _check_names(checkpoint: Mapping[str, Any]) -> None:
+    """Say which of a checkpoint's fields is no dict, or has a key that is no name.
+
+    Raises:
+        ValueEncodingError: One is.
+    """
+    told = {name: checkpoint.get(name, {}) for name in ("channel_values", "channel_versions", "versions_seen")}
+    if isinstance(told["versions_seen"], Mapping):
+        told |= {f"versions_seen of {node!r}": seen for node, seen in told["versions_seen"].items()}
+    for name, fields in told.items():
+        if not isinstance(fields, Mapping):
+            raise ValueEncodingError(f"{name} is a dict, not {fields!r:.100}; nothing was stored")
+        for key in fields:
+            if not isinstance(key, str):
+                raise ValueEncodingError(f"{name} has the key {key!r:.100}, which is no string; nothing was stored")
 
 
 def _named(store: Callable[..., Any], value: Any, what: str, *more: Any) -> Any:

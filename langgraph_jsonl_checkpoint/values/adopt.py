@@ -9,23 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph_jsonl_checkpoint.errors import SessionError
 from langgraph_jsonl_checkpoint.values import messages, ranges, types
-from langgraph_jsonl_checkpoint.values.bulk import part_of_scalar
+from langgraph_jsonl_checkpoint.values.bulk import TEXT, part_of_scalar
+from langgraph_jsonl_checkpoint.values.copies import EMPTY, NEVER, Is, Scalars, Shaped, copy_of_number, payload_of
 from langgraph_jsonl_checkpoint.values.freeze import Freezer
 from langgraph_jsonl_checkpoint.values.known import Known
-from langgraph_jsonl_checkpoint.values.parts import (
-    EMPTY,
-    NEVER,
-    DictPart,
-    Is,
-    Item,
-    ListPart,
-    Scalars,
-    View,
-    copy_of_number,
-    extra_of,
-    is_plain,
-    state_of,
-)
+from langgraph_jsonl_checkpoint.values.parts import DictPart, Item, ListPart, View, extra_of, is_plain, state_of
 from langgraph_jsonl_checkpoint.values.shadows import NOTHING, Shadow
 
 if TYPE_CHECKING:
@@ -37,7 +25,9 @@ if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.values.thaw import Thawer
 
 _SIZE = 1024  # bytes of a message's text, about
+_OPAQUE = "$serde", "$numpy"  # what they stand for is frozen anew
 _SCALARS = frozenset({int, float, bool, type(None)})
+_LEAVES = _SCALARS | TEXT
 
 
 class Handed:
@@ -80,8 +70,10 @@ class _Adopter:
         return self._adopt(self._thaw.tree(text), live, before)[0]
 
     def _adopt(self, tree: Any, live: Any, before: Any = None) -> tuple[Any, Any]:
+        if type(tree) is list:
+            return self._plain_list(tree, live)
         if type(tree) is not dict:
-            return tree, copy_of(self._thaw.built(tree) if type(tree) is list else tree)
+            return tree, copy_of(tree)
         if len(tree) == 1:
             tag, payload = next(iter(tree.items()))
             if tag == "$ref":
@@ -91,9 +83,30 @@ class _Adopter:
             if tag == "$map":
                 return self._map(tree, live, before)
             if tag.startswith("$"):
-                # A tag that may hold references means nothing in another session: it is never kept.
-                return tree, copy_of(self._thaw.built(tree)) if type(payload) is str else NEVER
+                return self._tagged(tree, live, before)
         return self._dict(tree, live, before)
+
+    def _plain_list(self, trees: list[Any], live: Any, before: Any = None) -> tuple[Any, Any]:
+        if _LEAVES.issuperset(map(type, trees)):
+            return trees, [copy_of(leaf) for leaf in trees]
+        lives, olds = (v if type(v) is list and len(v) == len(trees) else [None] * len(trees) for v in (live, before))
+        rows = [self._adopt(*row) for row in zip(trees, lives, olds, strict=True)]
+        return [part for part, _ in rows], [copy for _, copy in rows]
+
+    def _tagged(self, tree: dict[str, Any], live: Any, before: Any) -> tuple[Any, Any]:
+        [(tag, payload)] = tree.items()
+        if tag in _OPAQUE:
+            return tree, NEVER
+        value = self._thaw.built(tree)
+        if type(value) not in types.HOLDERS:
+            return tree, copy_of(value)
+        old = before.get(tag) if type(before) is dict else None
+        inner = payload_of(live) if type(live) is type(value) else None
+        if type(payload) is list:
+            part, copy = self._plain_list(payload, inner, old)
+        else:
+            part, copy = self._adopt(payload, inner, old)
+        return {tag: part}, Shaped(type(value), tag, copy)
 
     def _dict(self, trees: dict[str, Any], live: Any, before: Any) -> tuple[Any, Any]:
         olds = before.parts if type(before) is DictPart else {}
@@ -186,7 +199,10 @@ def _copy(value: Any) -> Any:
     if kind in EMPTY:
         if not value:
             return EMPTY[kind]
-        return {k: _copy(v) for k, v in value.items()} if kind is dict else [_copy(v) for v in value]
+        if kind is list:
+            return [_copy(v) for v in value]
+        if {*map(type, value)} == TEXT:
+            return {k: _copy(v) for k, v in value.items()}
     if kind in messages.KNOWN:
         fields = {k: v if type(v) is str or v is None else _copy(v) for k, v in value.__dict__.items()}
         return kind, fields, _copy(value.__pydantic_extra__)
@@ -194,6 +210,8 @@ def _copy(value: Any) -> Any:
         return copy_of_number(value)
     if kind in types.FIXED:
         return Is(value)
+    if kind in types.HOLDERS and (tagged := types.tagged(value)) is not None:
+        return Shaped(kind, tagged[0], _copy(payload_of(value)))
     raise _NeverEqualError
 
 
@@ -206,6 +224,8 @@ def refrozen(item: Item) -> Any:
 def _live(copy: Any) -> Any:
     if type(copy) is Is:
         return copy.leaf
+    if type(copy) is Shaped:
+        return types.UNTAG[copy.tag](_live(copy.payload))
     if type(copy) is dict:
         return {k: _live(c) for k, c in copy.items()}
     if isinstance(copy, list):

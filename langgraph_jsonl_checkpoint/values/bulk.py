@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from langgraph_jsonl_checkpoint.values.parts import LARGE, REFERENCE, ListPart, Scalars, View, copy_of_number
+from langgraph_jsonl_checkpoint.values.copies import Scalars, copy_of_number
+from langgraph_jsonl_checkpoint.values.parts import LARGE, REFERENCE, ListPart, View
 
 TEXT = frozenset({str})
 _FEW = 64  # members of a dict up to which it may be small
@@ -35,6 +36,18 @@ def scalars(value: list[Any]) -> tuple[Any, Any, int] | None:
         return None
     made = ListPart(value, View(value, Scalars(value), []))
     return made, made.states, REFERENCE
+
+
+def extended(value: list[Any], old: ListPart, scalars: tuple[Any, Any, int]) -> tuple[Any, Any, int]:
+    """A long list of scalars whose place holds a numbered list: only what was appended is new."""
+    kept = old.length
+    if kept > len(value) or Scalars(old.parts[:kept]) != value[:kept]:
+        return scalars
+    if kept == len(value):
+        return old, old.copy, REFERENCE
+    made = scalars[0]
+    made.before, made.runs = old, [(0, kept), (-1, len(value) - kept)]
+    return scalars
 
 
 def small_dict(value: dict[Any, Any], large: int) -> tuple[msgspec.Raw, dict[str, Any]] | None:

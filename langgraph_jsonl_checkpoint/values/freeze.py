@@ -6,27 +6,31 @@ to anyone who could change it.
 
 from __future__ import annotations
 
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage
 
 from langgraph_jsonl_checkpoint.values import bulk, messages, types
-from langgraph_jsonl_checkpoint.values.parts import (
+from langgraph_jsonl_checkpoint.values.copies import (
     EMPTY,
-    LARGE,
     NEVER,
-    REFERENCE,
-    DictPart,
     Is,
-    Item,
-    ListPart,
     Scalars,
-    View,
+    Shaped,
     copy_of_number,
-    extra_of,
-    is_plain,
     is_unchanged,
     is_written_so,
+)
+from langgraph_jsonl_checkpoint.values.parts import (
+    LARGE,
+    REFERENCE,
+    DictPart,
+    Item,
+    ListPart,
+    View,
+    extra_of,
+    is_plain,
     size_of,
     state_of,
     view_of,
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.values.known import Known
 
 LARGE_FIELD = 1024  # as LARGE, for a record's own fields, which should stay readable where they are
+_FOUND = types.HOLDERS | {list}  # what a list's elements may be that are looked for by their identity
 _WORTH_FINDING = 48  # bytes from which an element of a list gets a number that its equals can share
 
 
@@ -91,15 +96,15 @@ class Freezer:
             if messages.is_lent(value):
                 return [], [], 2  # as a write to a list of messages: nothing
             return self._message(value)
-        return self._tagged(value)
+        return self._tagged(value, before)
 
     def fields(self, value: Mapping[str, Any], before: Any) -> Any:
-        """The part of a record's fields. Names are strings, whatever subclass of them a graph was built with."""
+        """The part of a record's fields. A name is a plain string, whatever subclass of it a graph was built with."""
         value = dict(value)  # one look
         if (small := bulk.small_dict(value, LARGE_FIELD)) is not None:
             return small[0]
         if not bulk.TEXT.issuperset(map(type, value)):
-            value = {str.__str__(name): field for name, field in value.items()}
+            value = {str.__str__(k) if isinstance(k, str) else k: field for k, field in value.items()}
         return self._dict(value, before, LARGE_FIELD)[0]
 
     def _text(self, value: str) -> tuple[Any, Any, int]:
@@ -199,8 +204,7 @@ class Freezer:
         if not value:
             return {}, {}, 2
         if set(map(type, value)) != bulk.TEXT or bulk.looks_like_a_tag(value):
-            part, size = self._tag("$dict", [[k, v] for k, v in value.items()])
-            return part, self._never(), size
+            return self._tagged(value, before)
         if (small := bulk.small_dict(value, large)) is not None:
             text, copy = small
             return before if text == before else text, copy, len(text)
@@ -246,7 +250,7 @@ class Freezer:
         if not value:
             return [], [], 2
         if len(value) >= LARGE // 4 and (scalars := bulk.scalars(value)) is not None:
-            return scalars if type(before) is not ListPart else self._extend(value, before, scalars)
+            return scalars if type(before) is not ListPart else bulk.extended(value, before, scalars)
         old = before if type(before) is ListPart else self._known.find_container(value[0])
         if type(old) is not ListPart or type(old.states) is Scalars or 2 * len(value) < old.length:
             # Nothing to compare with, or a few elements that are found one by one.
@@ -301,47 +305,46 @@ class Freezer:
         self._known.add(item, REFERENCE)
         return item, item.copy, REFERENCE
 
-    def _extend(self, value: list[Any], old: ListPart, scalars: tuple[Any, Any, int]) -> tuple[Any, Any, int]:
-        """A long list of scalars whose place holds a numbered list: only what was appended is new."""
-        kept = old.length
-        if kept > len(value) or Scalars(old.parts[:kept]) != value[:kept]:
-            return scalars
-        if kept == len(value):
-            return old, self._copy_of(old), REFERENCE
-        made = scalars[0]
-        made.before, made.runs = old, [(0, kept), (-1, len(value) - kept)]
-        return scalars
-
     def _element(self, element: Any) -> tuple[Any, Any, int]:
         """An element of a list: a number of its own if it is worth finding again."""
         if messages.is_lent(element):
             raise _MemoryFoundError
-        if type(element) in (dict, list):
+        if type(element) in _FOUND:
             item = self._known.find(element)
             if item is not None:
                 return item, item.copy, REFERENCE
         nevers = self._nevers
         part, copy, size = self.freeze(element)
-        if size < _WORTH_FINDING or type(part) is Item:
+        if type(part) is Item or size < _WORTH_FINDING and is_plain(part):
             return part, copy, size
         item = Item("value", part, copy, element, told=nevers == self._nevers)
         self._known.add(item, size)
         return item, copy, REFERENCE
 
-    def _tagged(self, value: Any) -> tuple[Any, Any, int]:
-        rule = types.TAG.get(type(value), types.tag_numpy)
-        tagged = rule(value)
-        if tagged is not None:
-            part, size = self._tag(*tagged)
-            fixed = type(value) in types.FIXED
-            return part, Is(value) if fixed else self._never(), size
-        tree = self._serde(value)
-        size = len(tree["$serde"][1]) + 30 if type(tree) is dict else size_of(tree)
-        part = Item("value", tree, NEVER, value, told=False) if size >= LARGE else tree
-        return part, self._never(), min(size, LARGE)
-
-    def _tag(self, tag: str, payload: Any) -> tuple[Any, int]:
-        part, _, size = self.freeze(payload) if type(payload) is not str else (payload, None, len(payload))
-        tree = {tag: part}
+    def _tagged(self, value: Any, before: Any) -> tuple[Any, Any, int]:
+        tagged = types.tagged(value)
+        if tagged is None:
+            tree = self._serde(value)
+            size = len(tree["$serde"][1]) + 30 if type(tree) is dict else size_of(tree)
+            large = size >= LARGE
+            return Item("value", tree, NEVER, value, told=False) if large else tree, self._never(), min(size, LARGE)
+        tag, payload = tagged
+        old = before.get(tag, NEVER) if type(before) is dict and len(before) == 1 else NEVER
+        part, copy, size = self._payload(payload, old)
+        tree = before if part is old else {tag: part}
         size += len(tag) + 5
-        return (Item("value", tree, NEVER, None, told=False), REFERENCE) if size >= LARGE else (tree, size)
+        copy = Is(value) if type(value) in types.FIXED else Shaped(type(value), tag, copy)
+        if size >= LARGE:
+            return Item("value", tree, NEVER, None, told=False), copy, REFERENCE
+        return tree, copy, size
+
+    def _payload(self, payload: Any, before: Any) -> tuple[Any, Any, int]:
+        if type(payload) is str:
+            return payload, payload, len(payload)
+        if type(payload) is not types.Fields:
+            return self.freeze(payload, before)
+        olds = before if type(before) is list and len(before) == len(payload) else [NEVER] * len(payload)
+        rows = [self.freeze(field, old) for field, old in zip(payload, olds, strict=True)]
+        parts = [row[0] for row in rows]
+        parts = olds if all(map(is_, parts, olds)) else parts
+        return parts, [row[1] for row in rows], sum(row[2] + 1 for row in rows)

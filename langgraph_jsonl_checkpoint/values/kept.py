@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from langgraph_jsonl_checkpoint.values import messages
-from langgraph_jsonl_checkpoint.values.parts import EMPTY
+from langgraph_jsonl_checkpoint.values.copies import EMPTY
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -62,7 +62,7 @@ class Kept:
         containers = {name: value for name, value in state.items() if type(value) not in _LEAVES}
         # In a line without tags, all of them are what JSON has; in any, an empty list or dict is.
         has_tags = b"$" in bytes(line)
-        if message.__pydantic_extra__ or has_tags and any(v or type(v) not in EMPTY for v in containers.values()):
+        if message.__pydantic_extra__ or has_tags and any(type(v) not in EMPTY or v for v in containers.values()):
             return
         leaves = {**state, **dict.fromkeys(containers)}
         text = msgspec.json.encode(containers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from langgraph_jsonl_checkpoint.values.parts import look
+from langgraph_jsonl_checkpoint.values.copies import look
 
 if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.values.parts import DictPart, Item, ListPart

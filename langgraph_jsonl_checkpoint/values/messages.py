@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
 MEMORY_ID = "session-memory"
+MEMORY_BEGIN = "<session-memory>"
 
 
 class MemoryMessage(messages.HumanMessage):
@@ -26,8 +27,23 @@ class MemoryMessage(messages.HumanMessage):
 
 
 def is_lent(value: object) -> bool:
-    """Whether a value is the memory that a saver lent, or takes it away: neither is a part of the state."""
-    return type(value) is MemoryMessage or isinstance(value, messages.BaseMessage) and value.id == MEMORY_ID
+    """Whether a value is the memory that a saver lent, or takes it away: neither is a part of the state.
+
+    Its class is lost where messages become dicts and messages again; a user's own message may have its id.
+    """
+    if type(value) is MemoryMessage:
+        return True
+    if not isinstance(value, messages.BaseMessage) or value.id != MEMORY_ID:
+        return False
+    return isinstance(value, messages.RemoveMessage) or (
+        isinstance(value, messages.HumanMessage) and _first_text(value.content).startswith(MEMORY_BEGIN)
+    )
+
+
+def _first_text(content: Any) -> str:
+    first = content[0] if type(content) is list and content else content
+    text = first.get("text") if type(first) is dict else first
+    return text if type(text) is str else ""
 
 
 CLASSES: dict[str, type[BaseMessage]] = {
@@ -60,9 +76,12 @@ _DEFAULTS = {
     }
     for cls in KNOWN
 }
+# All fields in the class's order, which is what a message's text says, and a cache's key: required ones are absent.
+_ABSENT = object()
+_TEMPLATES = {cls: {name: _DEFAULTS[cls].get(name, _ABSENT) for name in fields} for cls, fields in _FIELDS.items()}
+_REQUIRED = {cls: [name for name in fields if name not in _DEFAULTS[cls]] for cls, fields in _FIELDS.items()}
 # Each message gets containers of its own.
 _EMPTY = {cls: [(k, type(v)) for k, v in d.items() if type(v) in (list, dict)] for cls, d in _DEFAULTS.items()}
-_ABSENT = object()
 # What pydantic's own __setstate__ sets, which looks each of them up by its name and takes several times as long.
 _set_state, _set_extra, _set_fields, _set_private = (
     getattr_static(messages.BaseMessage, slot).__set__
@@ -84,7 +103,7 @@ def stored(cls: type[BaseMessage], fields: dict[str, Any], extra: dict[str, Any]
             value, default = fields[name], defaults.get(name, _ABSENT)
             if value is not default and not (type(value) is type(default) and value == default):
                 names.append(name)
-    return names + sorted(extra) if extra else names
+    return names + list(extra) if extra else names
 
 
 def build(name: str, given: dict[str, Any]) -> BaseMessage:
@@ -94,13 +113,16 @@ def build(name: str, given: dict[str, Any]) -> BaseMessage:
         LookupError: No such class is known.
     """
     cls = CLASSES[name]
-    state = _DEFAULTS[cls].copy()
+    template = _TEMPLATES[cls]
+    state = template.copy()
     state.update(given)
+    extra = {} if len(state) == len(template) else {k: state.pop(k) for k in given if k not in template}
     for field, kind in _EMPTY[cls]:
         if field not in given:
             state[field] = kind()
-    known = _FIELDS[cls]
-    extra = {} if given.keys() <= known else {k: state.pop(k) for k in given if k not in known}
+    for field in _REQUIRED[cls]:
+        if field not in given:
+            del state[field]
     return assembled(cls, state, extra, set(given))
 
 

@@ -13,7 +13,8 @@ from langgraph_jsonl_checkpoint.errors import ValueEncodingError
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.values import ranges, types
 from langgraph_jsonl_checkpoint.values.adopt import refrozen
-from langgraph_jsonl_checkpoint.values.parts import NEVER, DictPart, Item, ListPart
+from langgraph_jsonl_checkpoint.values.copies import NEVER
+from langgraph_jsonl_checkpoint.values.parts import DictPart, Item, ListPart
 
 if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.values.book import Book
@@ -71,7 +72,7 @@ class Page:
         except UnicodeEncodeError:
             # Rare enough that no string is looked at for it before.
             return self._encode(_without_surrogates(part))
-        except RecursionError:
+        except (RecursionError, msgspec.DecodeError):  # the second is what a line's parser makes of the first
             raise ValueEncodingError(
                 "a value is nested too deeply; nothing was stored. Store it in flat pieces, or as a text"
             ) from None

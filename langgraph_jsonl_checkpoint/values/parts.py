@@ -7,87 +7,20 @@ A frozen value is a *part*, which shares the leaves (strings, numbers) of the li
 - a `ListPart` or `DictPart` for a container of such, which knows what it has in common with the part that was written
   for the same place before.
 
-Beside each part stands a *copy*: the value again, in the shape that lets `copy == look(value)` tell, mostly in C and
-by comparing pointers, whether an object that was written still is what it was. Another object, equal or not, is
-compared leaf by leaf with what stood at its place (`is_written_so`), or frozen and its text compared. So only a
-change in place can hide behind equality: 0 and 1 compare with their type (`1 == True` must not pass), what cannot be
-compared never equals; but a 2 that becomes 2.0 in place, or a dict deep inside a value whose keys are put in another
-order in place, counts as unchanged.
+Beside each part stands a *copy* (copies.py), which a live value is compared with.
 """
 
 from __future__ import annotations
 
-from array import array
-from operator import attrgetter, is_
 from typing import Any, NamedTuple
 
 from msgspec import Raw
 
 from langgraph_jsonl_checkpoint.values import messages
-
-EMPTY: dict[type, Any] = {list: [], dict: {}}
-"""The copies of what is empty: shared, as they are never changed and there are many."""
+from langgraph_jsonl_checkpoint.values.copies import NEVER
 
 LARGE = 256  # bytes of JSON text from which a value is written once and referred to
 REFERENCE = 14  # bytes of a reference's text, about
-_NUMBERS = frozenset({int, float, bool})
-_TEXT = {str}
-_state = attrgetter("__class__", "__dict__", "__pydantic_extra__")
-
-
-class Is:
-    """A leaf's place in a copy: equal to that object, or to a number of the same type and value."""
-
-    __slots__ = ("leaf",)
-
-    def __init__(self, leaf: object) -> None:
-        self.leaf = leaf
-
-    def __eq__(self, other: object) -> bool:
-        leaf = self.leaf
-        if other is leaf:
-            return True
-        kind = type(leaf)
-        if kind is not type(other) or kind not in _NUMBERS or other != leaf:
-            return False
-        return kind is not float or repr(other) == repr(leaf)  # -0.0 == 0.0
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def copy_of_number(value: float) -> Any:
-    """A number's copy: itself, which C compares, unless a bool may equal it."""
-    return Is(value) if value in (0, 1) else value
-
-
-class _Never:
-    """The copy of what may change without a trace: it is frozen anew each time."""
-
-    def __eq__(self, other: object) -> bool:
-        return False
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-NEVER = _Never()
-
-
-class Scalars(list[Any]):
-    """The copy of a long list of scalars: `Is` for all of them at once."""
-
-    def __eq__(self, other: object) -> bool:
-        if type(other) is not list or len(self) != len(other):
-            return False
-        if all(map(is_, self, other)):
-            return True
-        if list(map(type, self)) != list(map(type, other)) or not list.__eq__(self, other):
-            return False
-        return array("d", filter(_is_float, self)).tobytes() == array("d", filter(_is_float, other)).tobytes()
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other  # list has one of its own, to which 1 is True
-
-    __hash__ = None
 
 
 class Item:
@@ -259,50 +192,11 @@ def release(part: Any) -> None:
         part.objects = dict.fromkeys(part.objects, NEVER)
         for each in part.parts.values():
             release(each)
-
-
-def look(value: Any) -> Any:
-    """What of a live value a copy is compared with."""
-    return _state(value) if type(value) in messages.KNOWN else value
-
-
-def is_unchanged(copy: Any, value: Any) -> bool:
-    """Whether an object still is what its copy was made of, the order of a dict's keys included."""
-    try:
-        same: bool = copy == look(value)
-    except Exception:  # noqa: BLE001 - what cannot be compared, an array say, took the place of what could
-        return False
-    return same and (type(value) is not dict or list(copy) == list(value))
-
-
-def is_written_so(copy: Any, value: Any) -> bool:
-    """Whether another object would be written as what a copy was made of: leaf by leaf of one type, keys in order."""
-    kind = type(value)
-    if kind is str or value is None:
-        return bool(copy == value)
-    if kind in EMPTY:
-        if type(copy) is not kind or len(copy) != len(value):
-            return False
-        if kind is list:
-            return all(map(is_written_so, copy, value))
-        return not value or (
-            {*map(type, value)} == _TEXT
-            and [*copy] == [*value]
-            and all(map(is_written_so, copy.values(), value.values()))
-        )
-    if kind in _NUMBERS:
-        return bool((copy if type(copy) is Is else Is(copy)) == value)
-    if kind not in messages.KNOWN or type(copy) is not tuple:
-        return False
-    cls, fields, extra = copy
-    now, more = dict(value.__dict__), dict(value.__pydantic_extra__ or {})  # one look
-    if cls is not kind or fields.keys() != now.keys() or value.__pydantic_private__:
-        return False
-    for name, field in now.items():
-        known = fields[name]
-        if known is not field and not is_written_so(known, field):
-            return False
-    return is_written_so(extra or {}, more)
+    elif type(part) is dict:
+        release([*part.values()])
+    elif type(part) is list:
+        for each in part:
+            release(each)
 
 
 def view_of(value: list[Any]) -> View:
@@ -321,6 +215,10 @@ def view_of(value: list[Any]) -> View:
 
 def is_plain(part: Any) -> bool:
     """Whether a part is a scalar or a plain JSON tree."""
+    if type(part) is dict and len(part) == 1:
+        [(tag, payload)] = part.items()
+        if tag.startswith("$"):
+            return all(map(is_plain, payload)) if type(payload) is list else is_plain(payload)
     return type(part) not in (Item, ListPart, DictPart)
 
 
@@ -338,7 +236,3 @@ def size_of(part: Any) -> int:
     if kind is list:
         return 2 + sum(size_of(p) + 1 for p in part)
     return REFERENCE
-
-
-def _is_float(value: Any) -> bool:
-    return type(value) is float

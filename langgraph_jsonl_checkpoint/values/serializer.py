@@ -12,6 +12,7 @@ from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.log.journal import Line
 from langgraph_jsonl_checkpoint.log.lines import Lines
 from langgraph_jsonl_checkpoint.values.book import Book
+from langgraph_jsonl_checkpoint.values.expected import EXPECTED
 from langgraph_jsonl_checkpoint.values.freeze import Freezer
 from langgraph_jsonl_checkpoint.values.known import Known
 from langgraph_jsonl_checkpoint.values.numbers import no_numbers
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 _KIND = "jsonl"
 _CONSTRUCTORS = range(6)  # the extensions of JsonPlusSerializer's msgpack that name a class
-_expected: set[tuple[str, ...]] = set()
-"""The classes that this process has in a graph's schemas, was told to allow, or has stored: (module, name)."""
 
 
 class _Stored(msgspec.Struct):
@@ -57,7 +56,7 @@ class TypedSerializer(JsonPlusSerializer):
     def with_msgpack_allowlist(self, extra_allowlist: Iterable[tuple[str, ...] | type]) -> Self:
         """This serializer, which expects these classes from now on, as every other one in the process does."""
         if self._is_strict:
-            _expected.update((t.__module__, t.__name__) if isinstance(t, type) else t for t in extra_allowlist)
+            EXPECTED.update((t.__module__, t.__name__) if isinstance(t, type) else t for t in extra_allowlist)
         return self
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
@@ -98,8 +97,8 @@ class TypedSerializer(JsonPlusSerializer):
     def _reader(self) -> JsonPlusSerializer:
         """This serializer with all classes allowed that are expected by now."""
         count, reader = self._strict
-        if self._is_strict and count != len(_expected):
-            expected = tuple(_expected)
+        if self._is_strict and count != len(EXPECTED):
+            expected = tuple(EXPECTED)
             reader = super().with_msgpack_allowlist(expected)
             self._strict = len(expected), reader
         return reader
@@ -111,6 +110,6 @@ def _expect(data: bytes) -> None:
     def look(code: int, content: bytes) -> None:
         if code in _CONSTRUCTORS:
             module, name, *_ = ormsgpack.unpackb(content, ext_hook=look, option=ormsgpack.OPT_NON_STR_KEYS)
-            _expected.add((module, name))
+            EXPECTED.add((module, name))
 
     ormsgpack.unpackb(data, ext_hook=look, option=ormsgpack.OPT_NON_STR_KEYS)

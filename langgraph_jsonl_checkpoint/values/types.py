@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import base64
 import ipaddress
+import logging
 import pathlib
 import re
 import sys
 import uuid
 import zoneinfo
 from collections import Counter, OrderedDict, defaultdict, deque
-from datetime import UTC, date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -22,11 +23,22 @@ from typing import TYPE_CHECKING, Any
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Command, Interrupt, Overwrite, Send
 
+from langgraph_jsonl_checkpoint.errors import SessionError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+logger = logging.getLogger(__name__)
+
 Tagged = tuple[str, Any]
 """A tag and its payload: a value that is encoded in its turn."""
+
+
+class Fields(tuple[Any, ...]):
+    """A payload that is written as a list, of as many fields as its type has, and not of any number of elements."""
+
+    __slots__ = ()
+
 
 _ALIKE = 1000  # elements of a set or keys of a dict with one hash: each is compared with all before it
 _DIGITS = 1 << 20  # bits of a fraction's numbers: reducing them takes quadratic time
@@ -75,9 +87,16 @@ def untag_bytes(text: str) -> bytes:
 
 def _zoned(moment: datetime | time) -> Tagged:
     tag = "$datetime" if type(moment) is datetime else "$time"
-    zone = moment.tzinfo
+    zone: tzinfo | str | None = moment.tzinfo
+    if type(zone) is zoneinfo.ZoneInfo and zone.key:
+        return tag, [moment.isoformat(), zone.key, moment.fold]  # the offset, too: zone data is not everywhere
+    if (
+        type(zone) is not timezone
+    ):  # pydantic's, dateutil's, a user's own: the log names no classes, so the offset stays
+        offset = moment.utcoffset()
+        zone = None if offset is None else timezone(offset)
     if not moment.fold and (zone is None or zone is UTC):
-        return tag, moment.isoformat()
+        return tag, moment.replace(tzinfo=zone).isoformat()
     return tag, [moment.replace(tzinfo=None, fold=0).isoformat(), zone, moment.fold]
 
 
@@ -88,16 +107,36 @@ def _unzoned(cls: type[datetime | time]) -> Callable[[Any], datetime | time]:
             # fromisoformat makes UTC of "+00:00", which is the one offset written here.
             return moment if moment.tzinfo is None else moment.replace(tzinfo=UTC)
         text, zone, fold = payload
-        return cls.fromisoformat(text).replace(tzinfo=zone, fold=fold)
+        moment = cls.fromisoformat(text)
+        if type(zone) is not str:
+            return moment.replace(tzinfo=zone, fold=fold)
+        try:
+            return moment.replace(tzinfo=zoneinfo.ZoneInfo(zone), fold=fold)
+        except zoneinfo.ZoneInfoNotFoundError:
+            logger.warning("No data for time zone %s: %s is read at its offset. Install tzdata", zone, text)
+            return moment.replace(fold=fold)
 
     return build
+
+
+def _zone(value: zoneinfo.ZoneInfo) -> Tagged:
+    if not value.key:
+        raise TypeError("a ZoneInfo without a key has nothing to be found again by")
+    return "$zone", value.key
+
+
+def _unzone(key: str) -> zoneinfo.ZoneInfo:
+    try:
+        return zoneinfo.ZoneInfo(key)
+    except zoneinfo.ZoneInfoNotFoundError:  # the log is not damaged
+        raise SessionError(f"this machine has no data for the time zone {key!r:.100}: install tzdata") from None
 
 
 def _defaultdict(value: defaultdict[Any, Any]) -> Tagged | None:
     factory = value.default_factory
     if factory is not None and _FACTORIES.get(getattr(factory, "__name__", "")) is not factory:
         return None
-    return "$defaultdict", [factory and factory.__name__, _pairs(value)]
+    return "$defaultdict", Fields((factory and factory.__name__, _pairs(value)))
 
 
 def _pairs(value: dict[Any, Any]) -> list[list[Any]]:
@@ -106,7 +145,7 @@ def _pairs(value: dict[Any, Any]) -> list[list[Any]]:
 
 def _interrupt(value: Interrupt) -> Tagged:
     schema = getattr(value, "response_schema", None)
-    return "$interrupt", [value.value, value.id] if schema is None else [value.value, value.id, schema]
+    return "$interrupt", Fields((value.value, value.id, *(() if schema is None else (schema,))))
 
 
 def _uninterrupt(payload: Any) -> Interrupt:
@@ -116,7 +155,7 @@ def _uninterrupt(payload: Any) -> Interrupt:
 
 def _send(value: Send) -> Tagged:
     timeout = getattr(value, "timeout", None)
-    return "$send", [value.node, value.arg] if timeout is None else [value.node, value.arg, timeout]
+    return "$send", Fields((value.node, value.arg, *(() if timeout is None else (timeout,))))
 
 
 def _unsend(payload: Any) -> Send:
@@ -125,7 +164,7 @@ def _unsend(payload: Any) -> Send:
 
 
 def _command(value: Command[Any]) -> Tagged:
-    return "$command", [value.graph, value.update, value.resume, value.goto]
+    return "$command", Fields((value.graph, value.update, value.resume, value.goto))
 
 
 def _uncommand(payload: Any) -> Command[Any]:
@@ -162,7 +201,8 @@ TAG: dict[type, Callable[[Any], Tagged | None]] = {
     # Sets are sorted, so that one set has one text in every process.
     set: lambda v: ("$set", sorted(v, key=repr)),
     frozenset: lambda v: ("$frozenset", sorted(v, key=repr)),
-    deque: lambda v: ("$deque", [list(v), v.maxlen]),
+    dict: lambda v: ("$dict", _pairs(v)),  # whose keys are no plain strings
+    deque: lambda v: ("$deque", Fields((list(v), v.maxlen))),
     OrderedDict: lambda v: ("$ordered", _pairs(v)),
     defaultdict: _defaultdict,
     Counter: lambda v: ("$counter", _pairs(v)),
@@ -177,7 +217,7 @@ TAG: dict[type, Callable[[Any], Tagged | None]] = {
     date: lambda v: ("$date", v.isoformat()),
     timedelta: lambda v: ("$timedelta", [v.days, v.seconds, v.microseconds]),
     timezone: lambda v: ("$timezone", list(v.__getinitargs__())),
-    zoneinfo.ZoneInfo: lambda v: ("$zone", v.key) if v.key else None,
+    zoneinfo.ZoneInfo: _zone,
     uuid.UUID: lambda v: ("$uuid", str(v)),
     re.Pattern: lambda v: ("$regex", [v.pattern, v.flags]),
     **dict.fromkeys(_PATHS.values(), lambda v: ("$path", [type(v).__name__, str(v)])),
@@ -190,10 +230,13 @@ TAG: dict[type, Callable[[Any], Tagged | None]] = {
 }
 """Type to (tag, payload); None for a value of the type that only the serde can store."""
 
-FIXED = frozenset(TAG) - {
-    *(tuple, set, frozenset, deque, OrderedDict, defaultdict, Counter, bytearray),
-    *(Send, Interrupt, Command, Overwrite, _DeltaSnapshot),
-}
+HOLDERS = frozenset(
+    {tuple, set, frozenset, dict, deque, OrderedDict, defaultdict, Counter, bytearray}
+    | {Send, Interrupt, Command, Overwrite, _DeltaSnapshot}
+)
+"""Types whose values hold others, or may change."""
+
+FIXED = frozenset(TAG) - HOLDERS
 """Types whose values never change and hold nothing that does."""
 
 
@@ -247,7 +290,7 @@ UNTAG: dict[str, Callable[[Any], Any]] = {
     "$date": date.fromisoformat,
     "$timedelta": lambda p: timedelta(*p),
     "$timezone": lambda p: timezone(*p) if p != [timedelta(0)] else UTC,
-    "$zone": zoneinfo.ZoneInfo,
+    "$zone": _unzone,
     "$uuid": uuid.UUID,
     "$regex": lambda p: re.compile(p[0], p[1] & ~re.DEBUG),  # which prints the pattern
     "$path": lambda p: _PATHS[p[0]](p[1]),
@@ -287,3 +330,8 @@ def tag_numpy(value: Any) -> Tagged | None:
         raise TypeError(f"an array of {value.dtype} has no bytes; store its shape")
     order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
     return "$numpy", [dtype, list(value.shape), order, tag_bytes(value.tobytes(order))]
+
+
+def tagged(value: Any) -> Tagged | None:
+    """A value's tag and payload; None if only the serde can store it. Raises what `tag_numpy` raises."""
+    return TAG.get(type(value), tag_numpy)(value)

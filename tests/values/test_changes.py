@@ -24,7 +24,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Send
 
 from .same import difference
-from .sample_types import Frozen, Level, Mode, Point
+from .sample_types import Frozen, Level, Mode, Pair, Point
 from .thread import Thread
 
 if TYPE_CHECKING:
@@ -329,3 +329,52 @@ def test_a_value_changed_in_place_is_not_what_it_was(thread: Thread) -> None:
     reads = [thread.read(config) for config in thread.configs]
     assert difference([r.checkpoint["channel_values"] for r in reads], states) is None
     assert difference([{c: v for _, c, v in r.pending_writes} for r in reads[1:]], states[1:]) is None
+
+
+REPLACED: dict[str, tuple[Any, Any]] = {
+    "a tuple by a named one": ((1, 5), Pair(1, 5)),
+    "a tuple by a list": ((2, 5), [2, 5]),
+    "in a tuple, 1 by True": (([1], 5), ([True], 5)),
+    "a set by a frozenset": ({2}, frozenset({2})),
+    "a deque by a bounded one": (deque([2]), deque([2], maxlen=3)),
+    "a key 1 by True": ({1: "x", 2: "y"}, {True: "x", 2: "y"}),
+    "the order of other keys": ({2: "x", 3: "y"}, {3: "y", 2: "x"}),
+    "a tuple key by another": ({(1,): "x"}, {(True,): "x"}),
+    "a factory by another": (defaultdict(list, a=2), defaultdict(dict, a=2)),
+    "an OrderedDict by a Counter": (OrderedDict(a=2), Counter(a=2)),
+    "an OrderedDict by a dict": (OrderedDict(a=2), {"a": 2}),
+    "bytes by a bytearray": (b"x", bytearray(b"x")),
+    "a time by one of another zone": (
+        datetime(2026, 1, 1, 12, tzinfo=UTC),
+        datetime(2026, 1, 1, 13, tzinfo=timezone(timedelta(hours=1))),
+    ),
+    "an array by one of another type": (np.array([2, 5]), np.array([2, 5], dtype="i4")),
+    "a Send by an equal one": (Send("n", (1,)), Send("n", (True,))),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), [pytest.param(*r, id=name) for name, r in REPLACED.items()])
+@pytest.mark.parametrize("read", [False, True], ids=["put again", "read between"])
+def test_what_equals_another_type_in_place_is_seen_in_what_json_does_not_have(
+    thread: Thread, old: Any, new: Any, read: bool
+) -> None:
+    """A container or leaf with a tag compares with its type, at any depth of what a saver was given before."""
+    filler = "w" * 300
+    state: dict[str, Any] = {
+        "rows": [filler, old, [old, filler], {"k": old, "filler": filler}],
+        "map": {"k": old, "filler": filler, "deep": {"k": [old]}},
+        "in a tuple": ([old], filler),
+        "messages": [HumanMessage("m", id="1", additional_kwargs={"k": old, "l": [old]})],
+    }
+    thread.step(state)
+    if read:
+        thread.reopen()
+        state = thread.values()
+    state["rows"][1] = state["rows"][2][0] = state["rows"][3]["k"] = new
+    state["map"]["k"] = state["map"]["deep"]["k"][0] = state["in a tuple"][0][0] = new
+    kwargs = state["messages"][0].additional_kwargs
+    kwargs["k"] = kwargs["l"][0] = new
+    want = copy.deepcopy(state)
+    thread.step(state)
+    thread.reopen()
+    assert difference(thread.values(), want) is None

@@ -7,6 +7,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
@@ -42,6 +43,8 @@ EMPTY = [(), set(), b"", bytearray(), Decimal(0), timedelta(0), deque(), Ordered
 ALL = MESSAGES | {
     f"artifact {empty!r}": ToolMessage("x", tool_call_id="c", id="1", artifact=empty) for empty in EMPTY
 }
+# Whose truth value is an error.
+ALL["artifact an array"] = ToolMessage("x", tool_call_id="c", id="1", artifact=np.arange(3))
 
 
 @pytest.mark.parametrize("name", ALL)

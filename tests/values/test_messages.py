@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import langchain_core.messages
 import pytest
+from langchain_core.load import dumps
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -28,6 +29,9 @@ from langchain_core.messages import (
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, Interrupt, Overwrite, Send, TimeoutPolicy
+from pydantic_core import PydanticSerializationError
+
+from langgraph_jsonl_checkpoint.values.messages import MemoryMessage
 
 from .forge import forge
 from .same import difference
@@ -208,3 +212,80 @@ def test_a_message_that_was_read_works_as_a_message(thread: Thread) -> None:
         assert str(read.text) == str(message.text), name
         read.content = "changed"
         assert read.content == "changed"
+
+
+READS = 4  # from the third on, a message is built from what the second one kept
+
+
+@pytest.mark.parametrize("message", [pytest.param(m, id=name) for name, m in MESSAGES.items()])
+@pytest.mark.parametrize("how", ["new", "like another"])
+def test_a_message_comes_back_with_its_fields_in_order(thread: Thread, message: BaseMessage, how: str) -> None:
+    """What is made of them, and is a cache's key, is the same text: `repr`, JSON and LangChain's dumps."""
+    message = message.model_copy(deep=True)
+    if how == "like another":
+        thread.step({})
+        thread.write([("messages", [message])])
+        message.id = "given later"
+    thread.step({"messages": [message]})
+    thread.reopen()
+    for _ in range(READS):
+        [read] = thread.values()["messages"]
+        assert list(read.__dict__) == list(message.__dict__)
+        assert list(read.__pydantic_extra__ or {}) == list(message.__pydantic_extra__ or {})
+        assert repr(read) == repr(message)
+        assert dumped(read) == dumped(message)
+        assert dumps(read) == dumps(message)
+        thread.step({"messages": [read]})
+
+
+def dumped(message: BaseMessage) -> str:
+    """A message as JSON, or why it has none."""
+    try:
+        return message.model_dump_json(warnings=False)
+    except (PydanticSerializationError, UnicodeEncodeError) as error:
+        return str(error)
+
+
+def test_a_field_that_a_message_lacks_is_not_made_up(thread: Thread) -> None:
+    """`model_construct` leaves out what its caller does; no default stands for it."""
+    thread.step({"messages": [HumanMessage.model_construct(id="1")]})
+    thread.reopen()
+    [read] = thread.values()["messages"]
+    assert "content" not in read.__dict__
+    assert read.id == "1"
+
+
+OWN = {
+    "a question": HumanMessage("my question", id="session-memory"),
+    "an answer": AIMessage("<session-memory> is a tag", id="session-memory"),
+    "blocks": HumanMessage([{"type": "text", "text": "mine"}], id="session-memory"),
+    "no text": HumanMessage([{"type": "image_url", "image_url": {"url": "x"}}], id="session-memory"),
+    "content None": assigned(HumanMessage("x", id="session-memory"), content=None),
+    "text with the tag": HumanMessage("<session-memory>: what is it?", id="1"),
+}
+
+
+@pytest.mark.parametrize("message", [pytest.param(m, id=name) for name, m in OWN.items()])
+def test_a_message_of_the_users_own_is_stored_whatever_its_id(thread: Thread, message: BaseMessage) -> None:
+    """Only what has the memory's id and its text is the memory that a saver lends."""
+    held = {"messages": [HumanMessage("first"), message], "one": message}
+    thread.step(held)
+    thread.reopen()
+    assert difference(thread.values(), held) is None
+
+
+LENT = {
+    "itself": MemoryMessage("<session-memory>\nNotes", id="session-memory"),
+    "with another id": MemoryMessage("notes of a deriver's own", id="other"),
+    "from a dict": HumanMessage("<session-memory>\nNotes", id="session-memory"),
+    "as blocks": HumanMessage([{"type": "text", "text": "<session-memory>\nNotes"}], id="session-memory"),
+    "taken away": RemoveMessage("session-memory"),
+}
+
+
+@pytest.mark.parametrize("message", [pytest.param(m, id=name) for name, m in LENT.items()])
+def test_a_lent_memory_is_not_stored_whatever_became_of_its_class(thread: Thread, message: BaseMessage) -> None:
+    """Nor what takes it away, which would name a message that the state does not have."""
+    thread.step({"messages": [message, HumanMessage("first")], "one": message})
+    thread.reopen()
+    assert difference(thread.values(), {"messages": [HumanMessage("first")], "one": []}) is None

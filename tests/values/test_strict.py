@@ -5,20 +5,25 @@ from __future__ import annotations
 import base64
 import dataclasses
 import enum
+import operator
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence  # noqa: TC003 - annotations are looked at
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NewType, Required
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver  # noqa: F401 - named in another process
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.func import entrypoint, task
 from langgraph.graph import START, StateGraph
+from langgraph.types import Command, interrupt  # noqa: F401 - named in another process
 from pydantic import BaseModel
-from typing_extensions import TypedDict
+from typing_extensions import TypeAliasType, TypedDict
 
 from langgraph_jsonl_checkpoint import JsonlSaver
 from langgraph_jsonl_checkpoint.values import serializer
+from langgraph_jsonl_checkpoint.values.expected import EXPECTED, expect, expect_signatures
 
 from .test_cases import packed
 
@@ -107,6 +112,104 @@ def graph(saver: Any, *, seen: list[Any] | None = None) -> Any:
     return builder.compile(checkpointer=saver)
 
 
+class Two(NamedTuple):
+    """In the schema of the wide state, as the others here are."""
+
+    a: int
+    b: Colour
+
+
+@dataclasses.dataclass
+class OfSequence:
+    """Holds a class that nothing else names."""
+
+    deep: Mapping[str, OfField]
+
+
+@dataclasses.dataclass
+class OfField:
+    """In a field of another."""
+
+    x: int = 1
+
+
+@dataclasses.dataclass
+class OfAlias:
+    """Behind a name for a type."""
+
+    x: int = 1
+
+
+@dataclasses.dataclass
+class OfResult:
+    """What a workflow returns."""
+
+    x: int = 1
+
+
+@dataclasses.dataclass
+class OfSaved:
+    """What a workflow keeps."""
+
+    x: int = 1
+
+
+@dataclasses.dataclass
+class OfTask:
+    """What a task returns."""
+
+    x: int = 1
+
+
+Loop = TypeAliasType("Loop", "list[OfAlias | Loop]")
+Named = NewType("Named", Two)
+
+
+class Wide(TypedDict, total=False):
+    """A state in types that LangGraph's collector does not look into."""
+
+    two: Two
+    rows: Annotated[Sequence[OfSequence], operator.add]
+    loop: Required[Loop]
+    named: list[Named | None]
+    process: subprocess.Popen[bytes]
+
+
+WIDE: dict[str, Any] = {
+    "two": Two(1, Colour.RED),
+    "rows": [OfSequence({"a": OfField(2)})],
+    "loop": [OfAlias(2), [OfAlias(3)]],
+    "named": [Two(2, Colour.RED), None],
+}
+
+
+def wide_graph(saver: Any) -> Any:
+    """A graph whose one node puts all that its schema names."""
+    builder = StateGraph(Wide)
+    builder.add_node("node", lambda _: WIDE)
+    builder.add_edge(START, "node")
+    return builder.compile(checkpointer=saver)
+
+
+@task
+def work(x: int) -> OfTask:
+    """A task with a result of a class of its own."""
+    return OfTask(x)
+
+
+def workflow(saver: Any) -> Any:
+    """A workflow that waits between its task and its end."""
+
+    @entrypoint(checkpointer=saver)
+    def flow(x: int, *, previous: OfSaved | None = None) -> entrypoint.final[OfResult, OfSaved]:
+        done, before = work(x).result(), previous.x if previous else 0
+        if not before:
+            interrupt("go on?")
+        return entrypoint.final(value=OfResult(done.x + before), save=OfSaved(done.x))
+
+    return flow
+
+
 def another_process(root: Path, what: str) -> str:
     """What an expression gives in a process that has stored nothing."""
     code = f"import sys; sys.path[:0] = ['tests']; from values.test_strict import *; print({what})"
@@ -138,6 +241,72 @@ def test_a_process_that_comes_later_rebuilds_what_is_in_the_schemas(tmp_path: Pa
     assert another_process(tmp_path, state).splitlines()[0] == str({"inner": Inner(Colour.RED, 9)})
     raw = "(graph(s := JsonlSaver(ROOT)), s.get_tuple(CONFIG).checkpoint['channel_values']['inners'])[1]"
     assert another_process(tmp_path, raw).splitlines()[0] == str(HELD["inners"])
+
+
+def test_a_class_is_found_wherever_a_schema_names_it(tmp_path: Path) -> None:
+    """In any generic type, alias or field, at any depth; of these only what the serializer stores."""
+    with JsonlSaver(tmp_path) as saver:
+        wide_graph(saver).invoke({"rows": [], "loop": []}, CONFIG)
+    same = "wide_graph(JsonlSaver(ROOT)).get_state(CONFIG).values == WIDE"
+    assert another_process(tmp_path, same) == "True"
+    expected = "(wide_graph(None), {n for m, n in EXPECTED if m == 'values.test_strict'})[1]"
+    names = {"Colour", "Two", "OfSequence", "OfField", "OfAlias", "OfTask"}
+    assert eval(another_process(tmp_path, expected)) == names
+    assert another_process(tmp_path, "(wide_graph(None), ('subprocess', 'Popen') in EXPECTED)[1]") == "False"
+
+
+def test_a_workflow_goes_on_with_the_classes_that_its_functions_name(tmp_path: Path) -> None:
+    """What its task returned, and what it saved, in a process that has stored neither."""
+    with JsonlSaver(tmp_path) as saver:
+        workflow(saver).invoke(2, CONFIG)
+    go_on = "workflow(JsonlSaver(ROOT)).invoke(Command(resume=True), CONFIG)"
+    assert another_process(tmp_path, go_on) == "OfResult(x=2)"
+    assert another_process(tmp_path, "workflow(JsonlSaver(ROOT)).invoke(3, CONFIG)") == "OfResult(x=5)"
+
+
+@pytest.mark.parametrize("first", ["task", "package"])
+def test_a_task_is_known_whether_it_is_older_than_the_package(first: str) -> None:
+    """The function of an entrypoint tells which tasks it calls; a task's own import order does not matter."""
+    package = "from langgraph_jsonl_checkpoint.values.expected import EXPECTED"
+    code = """
+from langgraph.func import entrypoint, task
+from dataclasses import dataclass
+@dataclass
+class Made: x: int
+@task
+def inner() -> "list[Made]": ...
+@task
+def outer() -> "Missing": inner()
+"""
+    flow = """
+@entrypoint()
+def flow(x: "Missing"): outer()
+print(("__main__", "Made") in EXPECTED)
+"""
+    parts = [code, package, flow] if first == "task" else [package, code, flow]
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(parts)], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "True"
+
+
+def test_an_annotation_that_fails_hides_no_other() -> None:
+    """A name that only a type checker has, beside one that is there."""
+    for told in (HalfKnown, half_known):
+        EXPECTED.discard((__name__, "Hidden"))
+        (expect_signatures if told is half_known else lambda t: expect([t]))(told)
+        assert (__name__, "Hidden") in EXPECTED
+
+
+class HalfKnown(TypedDict):
+    """A schema of which half can be resolved."""
+
+    first: Path
+    second: Sequence[Hidden]
+
+
+def half_known(first: Path, second: Hidden) -> None:
+    """A function of which half can be resolved."""
 
 
 def test_without_a_graph_nothing_is_rebuilt(tmp_path: Path) -> None:
