@@ -204,7 +204,8 @@ class ToolCalls:
             self._by_task.setdefault(key[0], []).append(key)
         call.seqs.append(seq)
         if record.status in ("started", "asked"):
-            self._spent[key[0]] = record.spent
+            # Never less than before: a callback that records another call in the task takes no answers, and says 0.
+            self._spent[key[0]] = max(record.spent, self._spent.get(key[0], 0))
             call.asked_at = seq
         _STEPS[record.status](call, record, ts)
         if call.orphan is not None and call.orphan in self._calls:

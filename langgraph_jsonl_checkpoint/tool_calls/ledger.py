@@ -193,7 +193,7 @@ class Ledger:
             decisions: What a human just said, by tool_call_id: (kind, message).
             on_uncertain: What to do with an uncertain call that nobody decided upon; None if the caller can neither
                 ask nor give the tool another result.
-            spent: How many answers of the task are used.
+            spent: How many answers of the task are used; 0 if the caller takes none.
             again: Whether whatever stands around the tool has seen its result, and wants another attempt.
 
         Raises:

@@ -6,10 +6,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain_core.tools import StructuredTool
 from langgraph.types import Command, interrupt
 
 from guard.scene import CHARGE, CONFIG, MAIL, PAY, asked, go, told
-from langgraph_jsonl_checkpoint import decide
+from langgraph_jsonl_checkpoint import SessionRecorder, ToolPolicy, decide
 
 if TYPE_CHECKING:
     from guard.conftest import Place
@@ -167,3 +168,27 @@ def test_a_tool_that_asks_does_not_end_those_beside_it(place: Place, asynchronou
     result = go(graph, Command(resume="send it"), asynchronous=asynchronous)
     assert told(result["messages"]) == {"charge-1": "charged 40 EUR", "mail-1": "mailed ann"}
     assert (place.effects("charge"), place.effects.lines("mail")) == (1, ["send it"])
+
+
+@SHAPES
+@BOTH_WAYS
+def test_an_approval_goes_to_no_tool_that_calls_a_recorded_one(place: Place, shape: str, asynchronous: bool) -> None:
+    """A recorder says of a call in the task that no answers were used; those that the guard used stay used."""
+
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    def body() -> str:
+        StructuredTool.from_function(look).invoke({})
+        return str(interrupt("really?"))
+
+    place.crash(shape)
+    saver = place.saver()
+    graph = place.graph(shape, saver=saver, bodies={"before charge": body})
+    config = {**CONFIG, "callbacks": [SessionRecorder(saver, policy=ToolPolicy(read_only=["look"]))]}
+    go(graph, None, config, asynchronous=asynchronous)
+    paused = go(graph, decide(graph, CONFIG, {"charge-1": APPROVE}), config, asynchronous=asynchronous)
+    assert (asked(paused), place.effects("charge")) == (["really?"], 1)
+    go(graph, Command(resume="yes"), config, asynchronous=asynchronous)
+    assert place.effects.lines("charge") == ["once", "yes"]
