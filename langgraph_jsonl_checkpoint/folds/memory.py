@@ -208,6 +208,8 @@ def _take_call(state: _State, event: ToolEvent) -> None:
         _end(state, key, call.name, call.args, call.error or call.result_text, call.seqs, failed=True)
     elif call.status == "resolved":
         state.failed.pop(key, None)
+    if call.ended == "cancelled":
+        state.recorded.discard(call.tool_call_id)  # what a message tells of it comes from whoever stopped it
     if call.check and call.status in ("completed", "failed"):
         said = call.error or call.result_text
         state.checks.pop(call.name, None)

@@ -144,13 +144,15 @@ class Restored:
     def decidable(self, tool_call_id: str, task_id: str | None) -> Key:
         """The key of the call with this id that somebody may decide upon.
 
-        A call that is over counts too: approved, it runs again where only a callback records it.
+        One that a human is asked about counts, whatever call with the same tool and arguments the question is about;
+        and one that is over: approved, it runs again where only a callback records it.
 
         Raises:
             ValueError: There is none, or there are two.
         """
         calls = [c for c in self.tool_calls() if c.tool_call_id == tool_call_id and task_id in (None, c.task_id)]
-        found = [c for c in calls if c.is_uncertain]
+        asked = {call.key for call in self._session.tools.with_id(tool_call_id) if call.is_asked_about}
+        found = [c for c in calls if c.is_uncertain or (c.task_id, tool_call_id) in asked]
         found = (
             found or [c for c in calls if c.status == "completed" and c.effect == "side_effects" and c.attempt][-1:]
         )
