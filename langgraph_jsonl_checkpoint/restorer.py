@@ -189,6 +189,9 @@ class Restorer:
     ) -> None:
         """Decide about an uncertain tool call before its run goes on; nobody is asked about it then.
 
+        Where only a `SessionRecorder` records the call nobody can give it a result: there "approve" lets it run, also
+        after another decision, and the others stop the run.
+
         Args:
             thread_id: The thread.
             tool_call_id: The call, in any namespace.
