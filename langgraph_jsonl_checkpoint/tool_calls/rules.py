@@ -14,6 +14,7 @@ from langgraph_jsonl_checkpoint.errors import ToolCallRunningError, UncertainToo
 from langgraph_jsonl_checkpoint.folds.tool_calls import RUNS_AGAIN, Call
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.tool_calls.answers import Verdict, answer, history, without_result
+from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -200,16 +201,16 @@ class Rules:
         if call.attempt:
             return None
         orphan = self._orphan(visit)
-        if orphan is not None and orphan.verdict is not None and orphan.verdict.by == "resolve":
-            return None
-        if asked is None and (orphan is None or orphan.verdict is not None):
+        standing = self._standing(orphan, visit)
+        if standing is not None and (asked is None or standing.by == "resolve") or asked is None and orphan is None:
             return None
         # Asked before, it is read what was said, whatever was said about the other call since.
         about = orphan or Call(visit.key, name=visit.name)
-        text = (
-            f"{history(about, visit.name)}: it may have had its effect, and now it is asked for again with the same "
-            "arguments."
-        )
+        text = history(about, visit.name)
+        if about.verdict is not None:
+            said = f": {message}" if (message := thaw.value(about.verdict.message)) else ""
+            text += f" (decided then: {about.verdict.kind}{said})"
+        text += ": it may have had its effect, and now it is asked for again with the same arguments."
         return Question(visit, visit.args, 0, about.started_at, text, asked, orphan)
 
     def _verdict(
@@ -223,7 +224,7 @@ class Rules:
         """What is decided about an uncertain call: by a human now, from outside before, or by the policy."""
         if said is not None:
             return Verdict(*said, "answer")
-        decision = orphan.verdict if orphan is not None else None
+        decision = self._standing(orphan, visit)
         if decision is None and not call.name:
             # Decided from outside, where its task was not known: no hook had recorded it.
             outside = self._session.tools.get(("", visit.key[1]))
@@ -271,6 +272,24 @@ class Rules:
             if lost or call.verdict is not None or call.status(self._is_in_hand) == "uncertain":
                 return call
         return None
+
+    def _standing(self, orphan: Call | None, visit: Visit) -> Decision | None:
+        """What was decided about another call with this tool and these arguments, as far as it holds for this one.
+
+        If its AIMessage is not lost, the model was told what was decided, and the new call is meant anew: then only
+        what was decided since counts.
+        """
+        verdict = None if orphan is None else orphan.verdict
+        if orphan is None or verdict is None or orphan.ns != visit.ns:
+            return verdict
+        fold, name = self._session.checkpoints, visit.checkpoint
+        if name is None or not fold.has(visit.ns, name):
+            name = None  # under durability="exit" it comes later; the run began with the newest
+        elif orphan.decided_at > fold.seq(visit.ns, name):
+            return verdict
+        newest = fold.get(visit.ns, name)
+        lineage = () if newest is None else (untag_text(newest.id), *(n for n, _ in fold.ancestors(visit.ns, name)))
+        return None if orphan.checkpoint in lineage else verdict
 
     def _is_unrecorded(self, visit: Visit) -> bool:
         """Whether a call has no record because nobody recorded it, and not because it never started.
