@@ -113,24 +113,26 @@ class Ledger:
         """The session, locked and read up to its end, in the middle of a run.
 
         Raises:
-            ToolLogError: Something of this run could not be stored.
+            ToolLogError: Something of this run could not be stored, or what the log says could not be read.
         """
-        with self._told(), self._sessions.use(self.thread_id) as session:
+        with (
+            self._told(f"what the log says of thread {self.thread_id!r} could not be read from"),
+            self._sessions.use(self.thread_id) as session,
+        ):
             session.follow_run()
             yield session
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
-        """An error of the storage as one that stops the run, whatever handles errors around it."""
+    def _told(self, what: str) -> Iterator[None]:
+        """An error of the storage, with what it hindered, as one that stops the run, whatever handles errors there."""
         try:
             yield
         except ToolCallError:
             raise
         except (SessionError, OSError) as error:
             raise ToolLogError(
-                f"a tool call of thread {self.thread_id!r} could not be recorded in "
-                f"{self._sessions.path(self.thread_id)} ({type(error).__name__}: {error}). The run was stopped; free "
-                "what is in the way and run the thread again with None as its input."
+                f"{what} {self._sessions.path(self.thread_id)} ({type(error).__name__}: {error}). The run was "
+                "stopped; free what is in the way and run the thread again with None as its input."
             ) from error
 
     def is_running(self, key: Key) -> bool:
@@ -323,7 +325,7 @@ class Ledger:
         checkpoint: str | None,
         then: Callable[[], None] = lambda: None,
     ) -> None:
-        with self._told():
+        with self._told(f"a tool call of thread {self.thread_id!r} could not be recorded in"):
             self._write(make, sync=sync, checkpoint=checkpoint, then=then)
 
     def _write(
