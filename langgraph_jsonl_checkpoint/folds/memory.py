@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langgraph_jsonl_checkpoint.values.messages import MemoryMessage
+from langgraph_jsonl_checkpoint.values.text import without_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -266,7 +267,7 @@ def _why(call: ToolCall) -> str:
 def _call(name: str, args: Any) -> str:
     if not isinstance(args, dict):
         return name
-    return _line(f"{name}({', '.join(f'{k}={v!r}' for k, v in args.items())})", _LINE // 2)
+    return _line(without_addresses(f"{name}({', '.join(f'{k}={v!r}' for k, v in args.items())})"), _LINE // 2)
 
 
 def _line(text: str, longest: int = _LINE) -> str:

@@ -21,6 +21,7 @@ from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.tool_calls.rules import Rules, is_equal
 from langgraph_jsonl_checkpoint.tool_calls.steps import requested, resolved, step
 from langgraph_jsonl_checkpoint.values.freeze import Freezer
+from langgraph_jsonl_checkpoint.values.text import error_text
 from langgraph_jsonl_checkpoint.values.thaw import Thawer
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.tool_calls.rules import Judgement, OnUncertain, Question, Visit
     from langgraph_jsonl_checkpoint.values.page import Page
     from langgraph_jsonl_checkpoint.values.seal import Serde
-
-_ERROR = 2000  # characters of an error's text
 
 
 class Asked(NamedTuple):
@@ -124,7 +123,7 @@ class Ledger:
 
     @contextlib.contextmanager
     def _told(self, what: str) -> Iterator[None]:
-        """An error of the storage, with what it hindered, as one that stops the run, whatever handles errors there."""
+        """An error of the storage, with what it hindered, as one that stops the run, whatever handles errors."""
         try:
             yield
         except ToolCallError:
@@ -261,10 +260,10 @@ class Ledger:
                 part = None if result is None else self._freeze(kept)
                 said = None
                 if error is not None and status in ("failed", "cancelled"):
-                    said = self.redaction.value(visit.name, _text(error))
+                    said = self.redaction.value(visit.name, error_text(error))
             except ToolLogError as unfit:
                 # The effect is there, its result cannot be kept: on resume somebody has to decide.
-                self._end(visit, "failed", None, _text(unfit))
+                self._end(visit, "failed", None, error_text(unfit))
                 raise
             self._end(visit, status, part, said, redacted=not is_equal(kept, result), **more)
         finally:
@@ -342,7 +341,3 @@ class Ledger:
             if late or not session.append(lambda page: make(page, session), self._serde, sync=wanted):
                 raise DeletedSessionError(f"thread {self.thread_id!r} was deleted during its run")
             then()
-
-
-def _text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"[:_ERROR]
