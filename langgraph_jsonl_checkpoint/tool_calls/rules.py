@@ -341,4 +341,6 @@ def checked(decision: Any) -> tuple[str, str]:
     message = decision.get("message") or ""
     if not isinstance(message, str):
         raise ValueError(f"a decision's message is a string, not {message!r}")  # noqa: TRY004
+    if decision["type"] == "respond" and not message:
+        raise ValueError('the decision "respond" needs the call\'s result as its message')
     return decision["type"], message

@@ -70,12 +70,16 @@ def test_a_command_that_is_sent_twice_counts_once(place: Place, shape: str, asyn
         {},
         {"type": "yes"},
         {"type": "approve", "message": 7},
+        {"type": "respond"},
+        {"type": "respond", "message": ""},
         {"decisions": "approve"},
         {"decisions": {"mail-1": {"type": "approve"}}},
     ],
 )
-def test_what_cannot_be_understood_is_asked_again(place: Place, shape: str, asynchronous: bool, answer: Any) -> None:
-    """Nothing but a decision runs the call, or ends it."""
+def test_what_cannot_be_understood_is_asked_again(
+    place: Place, shape: str, asynchronous: bool, answer: Any, caplog: Any
+) -> None:
+    """Nothing but a decision runs the call, or ends it; a warning says once what was expected."""
     place.crash(shape)
     graph = place.graph(shape)
     go(graph, None, asynchronous=asynchronous)
@@ -83,13 +87,18 @@ def test_what_cannot_be_understood_is_asked_again(place: Place, shape: str, asyn
     assert place.effects("charge") == 1
     result = go(graph, Command(resume=APPROVE), asynchronous=asynchronous)
     assert (told(result["messages"]), place.effects("charge")) == ({"charge-1": "charged 40 EUR"}, 2)
+    warnings = [r.getMessage() for r in caplog.records if r.name.endswith("agents.questions")]
+    assert len(warnings) == (1 if answer != {} else 0)  # which LangGraph takes for no answer
+    for warning in warnings:
+        assert "about the tool calls 'charge-1' (attempt 1) does not say what is to be done" in warning
+        assert '"approve" | "respond" | "reject"' in warning
 
 
 @SHAPES
 @BOTH_WAYS
 @pytest.mark.parametrize("said", ["yes", {"type": "approve"}, {"type": "reject"}])
 def test_what_the_tool_was_told_is_no_answer_to_the_guard(
-    place: Place, shape: str, asynchronous: bool, said: Any
+    place: Place, shape: str, asynchronous: bool, said: Any, caplog: Any
 ) -> None:
     """The body had asked and was answered before the crash: that answer comes again, and decides nothing.
 
@@ -105,6 +114,7 @@ def test_what_the_tool_was_told_is_no_answer_to_the_guard(
     result = go(graph, Command(resume="the second time"), asynchronous=asynchronous)
     assert told(result["messages"]) == {"charge-1": "charged 40 EUR"}
     assert place.effects.lines("charge") == [str(said), "the second time"]
+    assert not [r for r in caplog.records if r.name.endswith("agents.questions")]
 
 
 @BOTH_WAYS
