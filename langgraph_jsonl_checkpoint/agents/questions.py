@@ -65,7 +65,8 @@ def decided(answer: Any, questions: Sequence[Question], number: int) -> dict[str
         logger.warning(
             "an answer (of type %s) about the tool calls %s does not say what is to be done, so it is asked again. "
             'Give {"decisions": {tool_call_id: {"type": "approve" | "respond" | "reject", "message": str}}}, or the '
-            'bare decision about a single call. "respond" needs a message; an "attempt" is the one that is asked about.',
+            'bare decision about a single call. "respond" needs a message; an "attempt" is the one that is asked '
+            "about.",
             type(answer).__name__,
             ", ".join(f"{q.visit.key[1]!r} (attempt {q.attempt})" for q in unread),
         )

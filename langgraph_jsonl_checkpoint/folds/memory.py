@@ -98,7 +98,10 @@ class SessionMemory:
             ("Failed attempts", self.failed_attempts),
             ("Completed work", self.completed_work),
         ]
-        texts = {name: [f"- {_harmless(item.text)}" for item in items] for name, items in sections if items}
+        # What a section says twice it says once, where it says it first.
+        texts = {
+            n: list(dict.fromkeys(f"- {_harmless(item.text)}" for item in items)) for n, items in sections if items
+        }
         if not texts:
             return ""
         room = BUDGET - len(_HEAD) - len(_TAIL) - sum(len(name) + 3 for name in texts)
@@ -174,7 +177,7 @@ class Deriver:
 
 def _take_message(state: _State, event: MessageEvent) -> None:
     seq, message = event
-    if isinstance(message, HumanMessage) and not isinstance(message, MemoryMessage):
+    if isinstance(message, HumanMessage) and not (isinstance(message, MemoryMessage) or _is_made_up(message)):
         text = _line(message.text, 0)
         if text and (state.goal is None or len(text) >= _SHORT):
             state.goal = Item(text, (seq,))
@@ -191,6 +194,11 @@ def _take_message(state: _State, event: MessageEvent) -> None:
         name, args, asked = state.asked.pop(message.tool_call_id, (message.name or "", None, seq))
         if name not in ("", "write_todos") and message.tool_call_id not in state.recorded:  # a hook says more
             _end(state, message.tool_call_id, name, args, message.text, (asked, seq), message.status == "error")
+
+
+def _is_made_up(message: BaseMessage) -> bool:
+    """Whether a middleware of LangChain's says it, a summary perhaps, and no human: those name their source."""
+    return "lc_source" in message.additional_kwargs
 
 
 def _take_call(state: _State, event: ToolEvent) -> None:
