@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +65,7 @@ async def finished(step: Callable[[], Any]) -> Any:
         loop = asyncio.get_running_loop()
     except RuntimeError:
         return step()  # a loop that was closed under the run throws its coroutines away from outside
-    future = loop.run_in_executor(None, step)
+    future = loop.run_in_executor(None, copy_context().run, step)  # the user's `redact` and `serde` may look at it
     cancelled = None
     while not future.done():
         try:
