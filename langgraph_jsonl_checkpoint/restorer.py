@@ -15,8 +15,8 @@ from langgraph_jsonl_checkpoint.log.lines import no_collections
 from langgraph_jsonl_checkpoint.restore.open_calls import OpenCalls
 from langgraph_jsonl_checkpoint.restore.restored import Restored
 from langgraph_jsonl_checkpoint.sessions.reader import Reader
+from langgraph_jsonl_checkpoint.tool_calls.decisions import checked
 from langgraph_jsonl_checkpoint.tool_calls.ledger import Ledger
-from langgraph_jsonl_checkpoint.tool_calls.rules import checked
 from langgraph_jsonl_checkpoint.upkeep import threads
 from langgraph_jsonl_checkpoint.upkeep.salvage import Salvage, salvage
 from langgraph_jsonl_checkpoint.upkeep.verification import Head, Verification, verify

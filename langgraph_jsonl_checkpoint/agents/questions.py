@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.types import Command
 
-from langgraph_jsonl_checkpoint.tool_calls.rules import checked
+from langgraph_jsonl_checkpoint.tool_calls.decisions import checked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

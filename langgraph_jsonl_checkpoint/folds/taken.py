@@ -18,20 +18,19 @@ class Untaken:
     """The ends of calls that no checkpoint took."""
 
     def __init__(self) -> None:
-        self._calls: dict[str, dict[Key, Call]] = {}  # by the namespace of the checkpoint that leads to them
+        self._calls: dict[Key, Call] = {}
         self._steps: dict[tuple[str, str], int | None] = {}  # of every checkpoint
 
     def __iter__(self) -> Iterator[Call]:
-        return iter([call for waiting in list(self._calls.values()) for call in list(waiting.values())])
+        return iter(list(self._calls.values()))
 
     def settle(self, call: Call) -> None:
         """A call took a step."""
-        waiting = self._calls.setdefault(call.ns, {})
         ended = call.has_result or call.end in ("failed", "cancelled")
         if ended and call.attempt and call.heir is None and not call.elsewhere and not call.is_told:
-            waiting[call.key] = call
+            self._calls[call.key] = call
         else:
-            waiting.pop(call.key, None)
+            self._calls.pop(call.key, None)
 
     def deliver(self, record: records.Checkpoint, writer: str) -> list[Call]:
         """A checkpoint takes what the calls before it came to.
@@ -42,15 +41,15 @@ class Untaken:
         ns, parent = untag_text(record.ns), None if record.parent is None else untag_text(record.parent)
         name = untag_text(record.id)
         told: list[Call] = []
-        for below, waiting in self._calls.items():
-            for call in list(waiting.values()) if upstream.is_within(below, ns) else ():
-                # Under durability="exit" those in between are never stored: a later one of the same run stands for
-                # them, also in the graph around.
-                is_next = below == ns and call.checkpoint == parent
-                if is_next or call.writer == writer:
-                    del waiting[call.key]
-                if call.writer == writer and record.source == "loop" and self._went_on(call, record, name, is_next):
-                    told.append(call)
+        for call in self:
+            # Under durability="exit" those in between are never stored: a later one of the same run stands for them,
+            # also in the graph around.
+            is_next = call.ns == ns and call.checkpoint == parent
+            is_own = call.writer == writer and upstream.is_within(call.ns, ns)
+            if is_next or is_own:
+                del self._calls[call.key]
+            if is_own and record.source == "loop" and self._went_on(call, record, name, is_next):
+                told.append(call)
         self._steps[ns, name] = record.step
         return told
 

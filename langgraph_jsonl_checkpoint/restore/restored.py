@@ -156,7 +156,8 @@ class Restored:
         calls = [c for c in self.tool_calls() if c.tool_call_id == tool_call_id and task_id in (None, c.task_id)]
         tools = self._session.tools
         opened = {call.key for call in tools.with_id(tool_call_id) if call.is_asked_about}
-        opened.update(call.key for call in tools.decided() if self._newest(call.ns)[0] > call.decided_at)
+        left = [call for call in tools.decided() if call.name and self._newest(call.ns)[0] > call.decided_at]
+        opened.update(call.key for call in left)
         found = [c for c in calls if c.is_uncertain or (c.task_id, tool_call_id) in opened]
         found = found or [c for c in calls if self._runs_again_if_approved(c)][-1:]
         thread_id = self._session.identity.thread_id

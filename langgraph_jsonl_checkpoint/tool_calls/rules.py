@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 OnUncertain = Literal["interrupt", "report", "replay"]
 
-KINDS = ("approve", "respond", "reject")
-"""What a human may decide."""
-
 
 @dataclass(frozen=True)
 class Visit:
@@ -268,28 +265,32 @@ class Rules:
                 same_place = call.key[0] == visit.key[0]
             if call.key == visit.key or same_place or not is_equal(self._thaw.value(call.args), visit.args):
                 continue
+            if call.has_result and not self._is_lost(call, visit):
+                continue  # the model was told, as when the checkpoint of its next input is stored
             lost = call.has_result and not self._is_alive(call)
             if lost or call.verdict is not None or call.status(self._is_in_hand) == "uncertain":
                 return call
         return None
 
     def _standing(self, orphan: Call | None, visit: Visit) -> Decision | None:
-        """What was decided about another call with this tool and these arguments, as far as it holds for this one.
+        """What was decided about another call with this tool and these arguments, as far as it holds for this one."""
+        if orphan is None or orphan.verdict is None:
+            return None
+        fold, name = self._session.checkpoints, visit.checkpoint
+        since = name is not None and fold.has(visit.ns, name) and orphan.decided_at > fold.seq(visit.ns, name)
+        return orphan.verdict if since or self._is_lost(orphan, visit) else None
 
-        If its AIMessage is not lost, the model was told what was decided, and the new call is meant anew: then only
-        what was decided since counts.
+    def _is_lost(self, orphan: Call, visit: Visit) -> bool:
+        """Whether the AIMessage of another call is not among the messages that this one comes from.
+
+        If it is, the model was told what became of that call, and means this one anew.
         """
-        verdict = None if orphan is None else orphan.verdict
-        if orphan is None or verdict is None or orphan.ns != visit.ns:
-            return verdict
         fold, name = self._session.checkpoints, visit.checkpoint
         if name is None or not fold.has(visit.ns, name):
             name = None  # under durability="exit" it comes later; the run began with the newest
-        elif orphan.decided_at > fold.seq(visit.ns, name):
-            return verdict
         newest = fold.get(visit.ns, name)
         lineage = () if newest is None else (untag_text(newest.id), *(n for n, _ in fold.ancestors(visit.ns, name)))
-        return None if orphan.checkpoint in lineage else verdict
+        return orphan.ns != visit.ns or orphan.checkpoint not in lineage
 
     def _is_unrecorded(self, visit: Visit) -> bool:
         """Whether a call has no record because nobody recorded it, and not because it never started.
@@ -328,19 +329,3 @@ def is_equal(one: Any, other: Any) -> bool:
         return bool(one == other) or repr(one) == repr(other)  # NaN equals nothing, and is asked for again
     except Exception:  # noqa: BLE001 - arrays, and whatever compares as it likes
         return repr(one) == repr(other)
-
-
-def checked(decision: Any) -> tuple[str, str]:
-    """A decision as (kind, message).
-
-    Raises:
-        ValueError: It is none.
-    """
-    if not isinstance(decision, dict) or decision.get("type") not in KINDS:
-        raise ValueError(f'a decision is {{"type": {" | ".join(KINDS)}, "message": str}}, not {decision!r}')
-    message = decision.get("message") or ""
-    if not isinstance(message, str):
-        raise ValueError(f"a decision's message is a string, not {message!r}")  # noqa: TRY004
-    if decision["type"] == "respond" and not message:
-        raise ValueError('the decision "respond" needs the call\'s result as its message')
-    return decision["type"], message

@@ -6,7 +6,7 @@ import re
 from asyncio import CancelledError
 
 _LONGEST = 2000  # characters of an error's text
-_ADDRESS = re.compile(r"(<[^<>]*?) at 0x[0-9a-fA-F]+(?=[^<>]*>)")
+_ADDRESS = re.compile(r"(<(?:[^<>]|<\w+>)*?) at 0x[0-9a-fA-F]+(?=[^<>]*>)")  # <function f.<locals>.<lambda> at 0x1>
 
 
 def without_addresses(text: str) -> str:

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.tools import StructuredTool
 from langgraph.graph import START, MessagesState, StateGraph
 
-from guard.scene import CHARGE, CONFIG, asked, go, told
+from guard.scene import CHARGE, CONFIG, MAIL, asked, go, told
 from langgraph_jsonl_checkpoint import SessionRecorder, UncertainToolCallError, decide
 
 if TYPE_CHECKING:
@@ -59,6 +59,21 @@ def test_a_new_request_follows_the_policy(
     said = told(go(graph, SECOND, asynchronous=asynchronous)["messages"])["charge-2"]
     assert "receipt 1" not in said
     assert (said == "charged 40 EUR", place.effects("charge")) == (effects == 2, effects)
+
+
+@SHAPES
+@BOTH_WAYS
+@pytest.mark.parametrize("durability", ["sync", "exit"])
+@pytest.mark.parametrize("on_uncertain", ["interrupt", "report"])
+def test_an_old_result_is_not_the_result_of_a_new_request(
+    place: Place, shape: str, asynchronous: bool, durability: Any, on_uncertain: Any
+) -> None:
+    """The process died beside a call that was over: the model was told its result, nothing is uncertain of it."""
+    place.crash(shape, "mail", rounds=[[CHARGE, MAIL]], after=["charge"])
+    graph = place.graph(shape, rounds=[[CHARGE, MAIL], *ROUNDS[1:]], on_uncertain=on_uncertain)
+    result = go(graph, SECOND, asynchronous=asynchronous, durability=durability)
+    assert told(place.model.requests[0])["charge-1"] == "charged 40 EUR"
+    assert (told(result["messages"])["charge-2"], place.effects("charge")) == ("charged 40 EUR", 2)
 
 
 @SHAPES

@@ -144,12 +144,13 @@ def test_no_address_is_recorded(place: Place, shape: str, asynchronous: bool) ->
     """What is told of an error is the same in each process, so that a prompt cache holds: no object's address."""
 
     def fail() -> None:
-        raise RuntimeError(f"no answer from {object()!r} at 0xcafe")
+        raise RuntimeError(f"no answer from {object()!r} and {fail!r} at 0xcafe")
 
     saver = place.saver()
     with pytest.raises(RuntimeError):
         go(place.graph(shape, saver=saver, bodies={"charge": fail}), PAY, asynchronous=asynchronous)
-    assert steps(place)[-1]["error"] == "RuntimeError: no answer from <object object> at 0xcafe"
+    function = f"<function {test_no_address_is_recorded.__name__}.<locals>.fail>"
+    assert steps(place)[-1]["error"] == f"RuntimeError: no answer from <object object> and {function} at 0xcafe"
 
 
 def test_a_retry_middleware_outside_makes_attempts(place: Place) -> None:
