@@ -94,8 +94,7 @@ class OpenCalls:
             return None
         if status == "pending" and (not recorded.attempt or recorded.end == "withdrawn"):
             return _message(call, f"{call['name']} was never started.")
-        is_known = recorded.is_told or recorded.replay_safe
-        if status in ("failed", "cancelled") and is_known and recorded.error is not records.NO_TEXT:
+        if status in ("failed", "cancelled") and recorded.replay_safe and recorded.error is not records.NO_TEXT:
             return _message(call, f"{call['name']} failed: {thaw.value(recorded.error)}")
         if recorded.replay_safe:
             return _message(call, f"{call['name']} did not end. It may run again without harm.")
