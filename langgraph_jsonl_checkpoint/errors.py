@@ -115,7 +115,7 @@ class ToolCallError(SessionError, GraphBubbleUp):
 
 
 class ToolLogError(ToolCallError):
-    """The log could not say that a tool call starts, so it did not; or that it ended.
+    """The log could not say that a tool call starts, so it did not; or that it ended; or a hook could not read it.
 
     The storage error is its cause. Free what is in the way and run the thread again with None as its input: a call
     that was not started runs then, one whose end is missing is asked about.

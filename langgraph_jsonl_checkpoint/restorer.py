@@ -16,8 +16,8 @@ from langgraph_jsonl_checkpoint.log.lines import no_collections
 from langgraph_jsonl_checkpoint.restore.open_calls import OpenCalls
 from langgraph_jsonl_checkpoint.restore.restored import Restored
 from langgraph_jsonl_checkpoint.sessions.reader import Reader
+from langgraph_jsonl_checkpoint.tool_calls.decisions import checked
 from langgraph_jsonl_checkpoint.tool_calls.ledger import Ledger
-from langgraph_jsonl_checkpoint.tool_calls.rules import checked
 from langgraph_jsonl_checkpoint.upkeep import threads
 from langgraph_jsonl_checkpoint.upkeep.salvage import Salvage, salvage
 from langgraph_jsonl_checkpoint.upkeep.verification import Head, Verification, verify
@@ -193,6 +193,9 @@ class Restorer:
         self, thread_id: str, tool_call_id: str, decision: Mapping[str, str], *, task_id: str | None = None
     ) -> None:
         """Decide about an uncertain tool call before its run goes on; nobody is asked about it then.
+
+        Where only a `SessionRecorder` records the call nobody can give it a result: there "approve" lets it run, also
+        after another decision, and the others stop the run.
 
         Args:
             thread_id: The thread.

@@ -47,6 +47,7 @@ __all__ = [
     "is_send",
     "is_stored_at_exit",
     "is_task",
+    "is_within",
     "next_nodes",
     "parent_namespace",
     "run_of",
@@ -345,6 +346,11 @@ def parent_namespace(ns: str) -> str:
 
 NULL_TASK = "00000000-0000-0000-0000-000000000000"
 """The task of an answer that is given to a run as a whole."""
+
+
+def is_within(ns: str, around: str) -> bool:
+    """Whether a namespace is `around`, or one below it."""
+    return not around or ns == around or ns.startswith(f"{around}|")
 
 
 def graph_of(ns: str) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 from typing import TYPE_CHECKING, Any
 
 from langgraph.types import Command
 
-from langgraph_jsonl_checkpoint.tool_calls.rules import KINDS, checked
+from langgraph_jsonl_checkpoint.tool_calls.decisions import checked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.tool_calls.rules import Question
 
 UNCERTAIN = "tool_uncertain"
+
+logger = logging.getLogger(__name__)
 
 
 def question(questions: Sequence[Question]) -> dict[str, Any]:
@@ -46,18 +50,26 @@ def decided(answer: Any, questions: Sequence[Question], number: int) -> dict[str
         questions: What is asked about the task's calls.
         number: Which answer of its task it is.
     """
-    if not isinstance(answer, dict):
-        return {}
     single = _single(questions, number)
-    decisions = answer.get("decisions", {single.visit.key[1]: answer} if single is not None else {})
+    named = {} if single is None else {single.visit.key[1]: answer}
+    decisions = answer.get("decisions", named) if isinstance(answer, dict) else {}
     found: dict[str, tuple[str, str]] = {}
     for q in questions if isinstance(decisions, dict) else ():
         decision = decisions.get(q.visit.key[1])
-        if not isinstance(decision, dict) or not _is_about(decision.get("attempt"), q, number):
-            continue
-        kind, message = decision.get("type"), decision.get("message") or ""
-        if kind in KINDS and isinstance(message, str):
-            found[q.visit.key[1]] = kind, message
+        if isinstance(decision, dict) and _is_about(decision.get("attempt"), q, number):
+            with contextlib.suppress(ValueError):
+                found[q.visit.key[1]] = checked(decision)
+    behind = [q for q in questions if q.asked_from is not None and q.asked_from <= number]
+    unread = [q for q in behind if q.visit.key[1] not in found and (not found or q.visit.key[1] in decisions)]
+    if unread:
+        logger.warning(
+            "an answer (of type %s) about the tool calls %s does not say what is to be done, so it is asked again. "
+            'Give {"decisions": {tool_call_id: {"type": "approve" | "respond" | "reject", "message": str}}}, or the '
+            'bare decision about a single call. "respond" needs a message; an "attempt" is the one that is asked '
+            "about.",
+            type(answer).__name__,
+            ", ".join(f"{q.visit.key[1]!r} (attempt {q.attempt})" for q in unread),
+        )
     return found
 
 

@@ -20,6 +20,7 @@ from langgraph_jsonl_checkpoint.agents.policy import checked
 from langgraph_jsonl_checkpoint.agents.tool_guard import ended_by
 from langgraph_jsonl_checkpoint.errors import UncertainToolCallError
 from langgraph_jsonl_checkpoint.tool_calls.rules import Visit
+from langgraph_jsonl_checkpoint.values.text import without_addresses
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -161,7 +162,8 @@ class SessionRecorder(BaseCallbackHandler):
 
         A caller that is run again, by a resume, counts anew and comes to the same ids.
         """
-        digest = hashlib.blake2b(f"{name} {args!r}".encode(), digest_size=6).hexdigest()
+        called = without_addresses(f"{name} {args!r}").encode()  # a resume is another process
+        digest = hashlib.blake2b(called, digest_size=6).hexdigest()
         with self._lock:
             if len(self._seen) >= _CALLERS:
                 self._seen.pop(next(iter(self._seen)))

@@ -176,7 +176,8 @@ class ToolGuard:
                     yield partial(ledger.ask, pending, turn.used)
                 turn.raised = asked.args[0]
                 raise
-            turn.decisions = decided(answer, questions, turn.used - 1) | turn.decisions
+            if pending:
+                turn.decisions = decided(answer, questions, turn.used - 1) | turn.decisions
             pending = [q for q in questions if q.visit.key[1] not in turn.decisions]
         turn.settled.update(visit.key for visit in entry.visits)
 

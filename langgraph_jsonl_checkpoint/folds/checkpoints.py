@@ -121,7 +121,7 @@ class Checkpoints:
             # Then the run goes on. An interrupt may come before the checkpoints that led to it; and while a task
             # waits, or has failed, a subgraph in another task of its superstep may go on to its end.
             within, at = places.ended_at
-            if name > at and (ns in ("", within) or within.startswith(f"{ns}|")):
+            if name > at and upstream.is_within(within, ns):
                 places.ended = None
         if _INPUT in text:
             told = _record(text, "checkpoint", records.Checkpoint).input

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langgraph_jsonl_checkpoint.values.messages import MEMORY_BEGIN, MemoryMessage
+from langgraph_jsonl_checkpoint.values.text import without_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -97,7 +98,10 @@ class SessionMemory:
             ("Failed attempts", self.failed_attempts),
             ("Completed work", self.completed_work),
         ]
-        texts = {name: [f"- {_harmless(item.text)}" for item in items] for name, items in sections if items}
+        # What a section says twice it says once, where it says it first.
+        texts = {
+            n: list(dict.fromkeys(f"- {_harmless(item.text)}" for item in items)) for n, items in sections if items
+        }
         if not texts:
             return ""
         room = BUDGET - len(_HEAD) - len(_TAIL) - sum(len(name) + 3 for name in texts)
@@ -173,7 +177,7 @@ class Deriver:
 
 def _take_message(state: _State, event: MessageEvent) -> None:
     seq, message = event
-    if isinstance(message, HumanMessage) and not isinstance(message, MemoryMessage):
+    if isinstance(message, HumanMessage) and not (isinstance(message, MemoryMessage) or _is_made_up(message)):
         text = _line(message.text, 0)
         if text and (state.goal is None or len(text) >= _SHORT):
             state.goal = Item(text, (seq,))
@@ -192,6 +196,11 @@ def _take_message(state: _State, event: MessageEvent) -> None:
             _end(state, message.tool_call_id, name, args, message.text, (asked, seq), message.status == "error")
 
 
+def _is_made_up(message: BaseMessage) -> bool:
+    """Whether a middleware of LangChain's says it, a summary perhaps, and no human: those name their source."""
+    return "lc_source" in message.additional_kwargs
+
+
 def _take_call(state: _State, event: ToolEvent) -> None:
     call = event.call
     key = call.task_id, call.tool_call_id
@@ -208,6 +217,8 @@ def _take_call(state: _State, event: ToolEvent) -> None:
         _end(state, key, call.name, call.args, call.error or call.result_text, call.seqs, failed=True)
     elif call.status == "resolved":
         state.failed.pop(key, None)
+    if call.ended == "cancelled":
+        state.recorded.discard(call.tool_call_id)  # what a message tells of it comes from whoever stopped it
     if call.check and call.status in ("completed", "failed"):
         said = call.error or call.result_text
         state.checks.pop(call.name, None)
@@ -264,7 +275,7 @@ def _why(call: ToolCall) -> str:
 def _call(name: str, args: Any) -> str:
     if not isinstance(args, dict):
         return name
-    return _line(f"{name}({', '.join(f'{k}={v!r}' for k, v in args.items())})", _LINE // 2)
+    return _line(without_addresses(f"{name}({', '.join(f'{k}={v!r}' for k, v in args.items())})"), _LINE // 2)
 
 
 def _line(text: str, longest: int = _LINE) -> str:

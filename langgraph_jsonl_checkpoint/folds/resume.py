@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
+from langgraph_jsonl_checkpoint.folds.tool_calls import is_replay_safe
 from langgraph_jsonl_checkpoint.log import records
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class ToolCall:
         ns: That checkpoint's namespace.
         started_at: When it was started last, in UTC.
         ended: How its last attempt ended: "", "completed", "failed", "cancelled", "withdrawn" or "paused".
+        told: Whether whatever stands around the call saw that end, and the run went on.
         result: What it returned, mostly a ToolMessage.
         error: What it raised, as text.
         decision: The last decision about it: "type", "message" and "attempt".
@@ -54,6 +56,7 @@ class ToolCall:
     ns: str = ""
     started_at: str | None = None
     ended: str = ""
+    told: bool = False
     result: Any = None
     error: str | None = None
     decision: Mapping[str, Any] | None = None
@@ -63,7 +66,8 @@ class ToolCall:
     @property
     def is_uncertain(self) -> bool:
         """Whether it may have had its effect and nobody decided upon it, so that it does not run again unasked."""
-        return self.status == "uncertain" or self.status == "cancelled" and self.effect == "side_effects"
+        stopped = self.status == "cancelled" and not self.told and not is_replay_safe(self.effect)
+        return self.status == "uncertain" or stopped
 
     @property
     def result_text(self) -> str:
@@ -178,6 +182,7 @@ def told(call: Call, thaw: Thawer, is_alive: Callable[[Call], bool]) -> ToolCall
         ns=call.ns,
         started_at=call.started_at,
         ended=call.end,
+        told=call.is_told,
         result=value(call.result),
         error=value(call.error),
         decision=decision

@@ -87,7 +87,7 @@ def survivors(
     whose checkpoint stays, and those that somebody has yet to decide upon. Messages and values stay if something that
     stays refers to them.
     """
-    calls = {call.key for call in tools if _stays(call, removal)} | {call.key for call in tools.unsettled()}
+    calls = {call.key for call in tools if _stays(call, fold, removal)} | {call.key for call in tools.unsettled()}
     numbers: set[int] = set()
     stays: list[tuple[Line, records.Record | None]] = []
     for seq, line in enumerate(lines, 1):
@@ -111,10 +111,12 @@ def survivors(
         yield from _rewritten(line, record, removal, numbers)
 
 
-def _stays(call: Call, removal: Removal) -> bool:
-    """Whether a tool call's task may still go on: its checkpoint stays, or is not stored at all."""
+def _stays(call: Call, fold: Checkpoints, removal: Removal) -> bool:
+    """Whether a tool call's task may still go on: its checkpoint stays, or is not stored and no later one took it."""
     if call.checkpoint is None:
         return True
+    if call.is_told and not fold.has(call.ns, call.checkpoint):
+        return False
     return not removal.covers(call.ns, call.checkpoint)
 
 

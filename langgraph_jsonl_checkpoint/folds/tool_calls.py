@@ -15,8 +15,9 @@ and providers give an id twice.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
+from langgraph_jsonl_checkpoint.folds.taken import Untaken
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.values.types import untag_text
 
@@ -29,6 +30,7 @@ Key = tuple[str, str]
 """A call: its task and its tool_call_id."""
 
 Effect = Literal["read_only", "idempotent", "side_effects"]
+End = Literal["", "completed", "failed", "cancelled", "withdrawn", "paused"]
 Status = Literal["pending", "running", "waiting", "completed", "failed", "cancelled", "uncertain", "resolved"]
 
 _STOPS = frozenset({"failed", "paused"})
@@ -36,6 +38,11 @@ _REPLAY_SAFE = frozenset({"read_only", "idempotent"})
 
 RUNS_AGAIN = frozenset({"approve", "replay"})
 """The decisions after which an uncertain call is run again; the others give it a result."""
+
+
+def is_replay_safe(effect: str) -> bool:
+    """Whether running a call again does no harm; what a later version calls otherwise is not taken for harmless."""
+    return effect in _REPLAY_SAFE
 
 
 class Decision(NamedTuple):
@@ -81,6 +88,8 @@ class Call:
         asked: (attempt, answers of the task that were used) of the last question to a human about it.
         is_one_of_several: Whether another call of its superstep raised, too, or waited for a human: whoever saw the
             run stop saw one of them.
+        is_told: Whether its last attempt ended, and whatever stands around it saw how: its superstep went on.
+        decided_at: The record of the last decision.
         asked_at: The record of the last question, or start.
         drew: The numbers of the task's answers that its own interrupts waited for.
         subgraphs: The numbers that LangGraph gave to the subgraphs that it ran.
@@ -103,7 +112,7 @@ class Call:
     attempt: int = 0
     writer: str = ""
     started_at: str | None = None
-    end: str = ""
+    end: End = ""
     result: msgspec.Raw = field(default_factory=_no_text)
     error: msgspec.Raw = field(default_factory=_no_text)
     redacted: bool = False
@@ -111,6 +120,8 @@ class Call:
     asked: tuple[int, int] | None = None
     drew: set[int] = field(default_factory=set)
     is_one_of_several: bool = False
+    is_told: bool = False
+    decided_at: int = -1
     asked_at: int = -1
     subgraphs: list[int] = field(default_factory=list)
     tasks: list[int] = field(default_factory=list)
@@ -122,7 +133,7 @@ class Call:
     @property
     def replay_safe(self) -> bool:
         """Whether running it again does no harm."""
-        return self.effect in _REPLAY_SAFE  # what a later version calls otherwise is not
+        return is_replay_safe(self.effect)
 
     @property
     def verdict(self) -> Decision | None:
@@ -133,6 +144,12 @@ class Call:
     def is_unknown(self) -> bool:
         """Whether it was asked about though no record says that it was started: nobody recorded the run before."""
         return not self.attempt and self.asked is not None and self.orphan is None
+
+    @property
+    def is_asked_about(self) -> bool:
+        """Whether a human was asked about its last attempt, and nobody has decided."""
+        is_last = self.asked is not None and self.asked[0] == self.attempt
+        return is_last and self.verdict is None and self.heir is None and not self.is_over
 
     @property
     def has_result(self) -> bool:
@@ -146,13 +163,13 @@ class Call:
 
     @property
     def is_seen(self) -> bool:
-        """Whether who saw the run stop saw how it ended: one error ends a run, others of its superstep are hidden."""
-        return self.end == "failed" and not self.is_one_of_several
+        """Whether who went on, or saw the run stop, saw how it ended: one error of a superstep hides the others."""
+        return self.is_told or self.end == "failed" and not self.is_one_of_several
 
     def status(self, is_alive: Callable[[Call], bool]) -> Status:
         """Where it stands; `is_alive` tells whether whoever started the last attempt lives, and still runs it."""
         status = self.own_status(is_alive)
-        if status == "failed" and not self.is_seen and not self.is_over and not self.replay_safe:
+        if status == "failed" and not (self.is_seen or self.is_over or self.replay_safe):
             status = "uncertain"  # to whoever goes on; what stands around it in its execution may try again
         return "resolved" if status == "uncertain" and self.heir is not None else status
 
@@ -168,11 +185,9 @@ class Call:
             return "pending"
         if not self.attempt:
             return "uncertain" if self.is_unknown else "pending"
-        if is_alive(self):
-            return "running" if not self.end else "failed" if self.end == "failed" else "cancelled"
-        if self.replay_safe:  # it will just run again
-            return "pending" if not self.end else "failed" if self.end == "failed" else "cancelled"
-        return "uncertain"
+        if self.is_told or is_alive(self):
+            return self.end or "running"
+        return self.end or "pending" if self.replay_safe else "uncertain"  # harmless, it will just run again
 
 
 class ToolCalls:
@@ -184,14 +199,16 @@ class ToolCalls:
         self._by_task: dict[str, list[Key]] = {}
         self._unsettled: dict[Key, None] = {}
         self._decided: dict[Key, None] = {}
-        self._undelivered: dict[str, dict[Key, None]] = {}
+        self._untaken = Untaken()
         self._spent: dict[str, int] = {}
         self._writer = ""
 
     def apply(self, record: records.Record | None, seq: int, ts: str) -> None:
         """Take in the next record of the log, written at `ts`; most types say nothing of tool calls."""
         if type(record) is records.Checkpoint:
-            self._deliver(record)
+            for call in self._untaken.deliver(record, self._writer):
+                call.is_told = True
+                self._settle(call)
         elif type(record) is records.Open:
             self._writer = record.writer
         elif type(record) is records.Tool:
@@ -206,7 +223,8 @@ class ToolCalls:
             self._by_task.setdefault(key[0], []).append(key)
         call.seqs.append(seq)
         if record.status in ("started", "asked"):
-            self._spent[key[0]] = record.spent
+            # Never less than before: a callback that records another call in the task takes no answers, and says 0.
+            self._spent[key[0]] = max(record.spent, self._spent.get(key[0], 0))
             call.asked_at = seq
         _STEPS[record.status](call, record, ts)
         if call.orphan is not None and call.orphan in self._calls:
@@ -221,19 +239,8 @@ class ToolCalls:
                 if (each.ns, each.checkpoint) == (call.ns, call.checkpoint):
                     each.is_one_of_several = call.is_one_of_several = True
 
-    def _deliver(self, record: records.Checkpoint) -> None:
-        """A checkpoint takes the results of the calls before it."""
-        ns, parent = untag_text(record.ns), None if record.parent is None else untag_text(record.parent)
-        for below, waiting in self._undelivered.items():
-            for key in list(waiting):
-                # Under durability="exit" those in between are never stored: a later one of the same run stands for
-                # them, also in the graph around.
-                took = below == ns and self._calls[key].checkpoint == parent
-                if took or below.startswith(ns) and self._calls[key].writer == self._writer:
-                    del waiting[key]
-
     def _settle(self, call: Call) -> None:
-        settled = call.heir is not None or call.verdict is not None or call.end == "completed" or call.has_result
+        settled = call.heir is not None or call.verdict is not None or call.is_over or call.is_told
         if settled or not call.attempt and not call.is_unknown:
             self._unsettled.pop(call.key, None)
         else:
@@ -242,11 +249,7 @@ class ToolCalls:
             self._decided[call.key] = None
         else:
             self._decided.pop(call.key, None)
-        waiting = self._undelivered.setdefault(call.ns, {})
-        if call.has_result and call.attempt and call.heir is None and not call.elsewhere:
-            waiting[call.key] = None
-        else:
-            waiting.pop(call.key, None)
+        self._untaken.settle(call)
 
     def __iter__(self) -> Iterator[Call]:
         """Every call, in the order in which they appeared."""
@@ -274,7 +277,7 @@ class ToolCalls:
 
     def undelivered(self) -> list[Call]:
         """The calls that ended with a result that no checkpoint took."""
-        return [self._calls[key] for waiting in list(self._undelivered.values()) for key in list(waiting)]
+        return [call for call in self._untaken if call.has_result]
 
     def spent(self, task: str) -> int:
         """How many answers of a task are used: by questions about its calls, and by calls that are over."""
@@ -297,11 +300,11 @@ def _requested(call: Call, record: records.Tool, _: str) -> None:
 def _started(call: Call, record: records.Tool, ts: str) -> None:
     call.attempt, call.writer, call.started_at = record.attempt, record.by, ts
     call.end, call.result, call.error = "", records.NO_TEXT, records.NO_TEXT
-    call.is_one_of_several = False
+    call.is_one_of_several = call.is_told = False
 
 
 def _ended(call: Call, record: records.Tool, _: str) -> None:
-    call.end, call.result, call.error = record.status, record.result, record.error
+    call.end, call.result, call.error = cast("End", record.status), record.result, record.error
     call.redacted, call.sent = record.redacted, record.sent
     call.subgraphs, call.tasks = record.subgraphs, record.tasks
     if record.waits_for is not None:
@@ -314,6 +317,7 @@ def _asked(call: Call, record: records.Tool, _: str) -> None:
 
 def _resolved(call: Call, record: records.Tool, _: str) -> None:
     call.decision = Decision(record.decision, record.attempt, record.message, record.by)
+    call.decided_at = call.seqs[-1]
     if record.decision in RUNS_AGAIN:
         call.end, call.result = "", records.NO_TEXT
 

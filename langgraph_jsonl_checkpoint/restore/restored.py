@@ -17,6 +17,7 @@ from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.errors import NoSessionError
 from langgraph_jsonl_checkpoint.folds.resume import LastCheckpoint, ResumeState, ToolCall, told, unrecorded
 from langgraph_jsonl_checkpoint.folds.story import MESSAGES, Story
+from langgraph_jsonl_checkpoint.folds.tool_calls import is_replay_safe
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.restore.open_calls import stored_results
 from langgraph_jsonl_checkpoint.values.messages import MEMORY_ID, MemoryMessage
@@ -148,16 +149,21 @@ class Restored:
     def decidable(self, tool_call_id: str, task_id: str | None) -> Key:
         """The key of the call with this id that somebody may decide upon.
 
-        A call that is over counts too: approved, it runs again where only a callback records it.
+        One that a human is asked about counts, whatever call with the same tool and arguments the question is about;
+        one that was decided upon from outside, if the thread went on without it; and one that is over, also by a
+        decision, as long as its run has not gone on: where only a callback records it nobody gives its result, and
+        approved it runs again.
 
         Raises:
             ValueError: There is none, or there are two.
         """
         calls = [c for c in self.tool_calls() if c.tool_call_id == tool_call_id and task_id in (None, c.task_id)]
-        found = [c for c in calls if c.is_uncertain]
-        found = (
-            found or [c for c in calls if c.status == "completed" and c.effect == "side_effects" and c.attempt][-1:]
-        )
+        tools = self._session.tools
+        opened = {call.key for call in tools.with_id(tool_call_id) if call.is_asked_about}
+        left = [call for call in tools.decided() if call.name and self._newest(call.ns)[0] > call.decided_at]
+        opened.update(call.key for call in left)
+        found = [c for c in calls if c.is_uncertain or (c.task_id, tool_call_id) in opened]
+        found = found or [c for c in calls if self._runs_again_if_approved(c)][-1:]
         thread_id = self._session.identity.thread_id
         if not found:
             said = ", ".join(f"{c.status} in task {c.task_id!r}" for c in calls) or "not in its log"
@@ -168,6 +174,18 @@ class Restored:
                 f"{len(found)} calls {tool_call_id!r} of thread {thread_id!r} are uncertain; give task_id: {tasks}"
             )
         return found[0].task_id, tool_call_id
+
+    def _runs_again_if_approved(self, call: ToolCall) -> bool:
+        """Whether a call is over, and a run may yet come to it again."""
+        is_over = call.status in ("completed", "resolved") and call.ended == "completed"
+        at = call.checkpoint_id
+        return is_over and not is_replay_safe(call.effect) and (at is None or self._newest(call.ns)[1] <= at)
+
+    def _newest(self, ns: str) -> tuple[int, str]:
+        """A namespace's newest checkpoint: its record, and its id."""
+        newest = self._session.checkpoints.get(ns, None)
+        name = "" if newest is None else untag_text(newest.id)
+        return self._session.checkpoints.seq(ns, name) if name else -1, name
 
     # --- calls that no hook recorded
 

@@ -21,6 +21,7 @@ from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.tool_calls.rules import Rules, is_equal
 from langgraph_jsonl_checkpoint.tool_calls.steps import requested, resolved, step
 from langgraph_jsonl_checkpoint.values.freeze import Freezer
+from langgraph_jsonl_checkpoint.values.text import error_text
 from langgraph_jsonl_checkpoint.values.thaw import Thawer
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.tool_calls.rules import Judgement, OnUncertain, Question, Visit
     from langgraph_jsonl_checkpoint.values.page import Page
     from langgraph_jsonl_checkpoint.values.seal import Serde
-
-_ERROR = 2000  # characters of an error's text
 
 
 class Asked(NamedTuple):
@@ -113,24 +112,26 @@ class Ledger:
         """The session, locked and read up to its end, in the middle of a run.
 
         Raises:
-            ToolLogError: Something of this run could not be stored.
+            ToolLogError: Something of this run could not be stored, or what the log says could not be read.
         """
-        with self._told(), self._sessions.use(self.thread_id) as session:
+        with (
+            self._told(f"what the log says of thread {self.thread_id!r} could not be read from"),
+            self._sessions.use(self.thread_id) as session,
+        ):
             session.follow_run()
             yield session
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
-        """An error of the storage as one that stops the run, whatever handles errors around it."""
+    def _told(self, what: str) -> Iterator[None]:
+        """An error of the storage, with what it hindered, as one that stops the run, whatever handles errors."""
         try:
             yield
         except ToolCallError:
             raise
         except (SessionError, OSError) as error:
             raise ToolLogError(
-                f"a tool call of thread {self.thread_id!r} could not be recorded in "
-                f"{self._sessions.path(self.thread_id)} ({type(error).__name__}: {error}). The run was stopped; free "
-                "what is in the way and run the thread again with None as its input."
+                f"{what} {self._sessions.path(self.thread_id)} ({type(error).__name__}: {error}). The run was "
+                "stopped; free what is in the way and run the thread again with None as its input."
             ) from error
 
     def is_running(self, key: Key) -> bool:
@@ -193,7 +194,7 @@ class Ledger:
             decisions: What a human just said, by tool_call_id: (kind, message).
             on_uncertain: What to do with an uncertain call that nobody decided upon; None if the caller can neither
                 ask nor give the tool another result.
-            spent: How many answers of the task are used.
+            spent: How many answers of the task are used; 0 if the caller takes none.
             again: Whether whatever stands around the tool has seen its result, and wants another attempt.
 
         Raises:
@@ -262,10 +263,10 @@ class Ledger:
                 writes = None if part is None else self._kept_sends(visit.name, sent)
                 said = None
                 if error is not None and status in ("failed", "cancelled"):
-                    said = self.redaction.value(visit.name, _text(error))
+                    said = self.redaction.value(visit.name, error_text(error))
             except ToolLogError as unfit:
                 # The effect is there, its result cannot be kept: on resume somebody has to decide.
-                self._end(visit, "failed", None, _text(unfit), None)
+                self._end(visit, "failed", None, error_text(unfit), None)
                 raise
             redacted = not is_equal(kept, result) or bool(sent) and part is not None and writes is None
             self._end(visit, status, part, said, writes, redacted=redacted, **more)
@@ -333,7 +334,7 @@ class Ledger:
         checkpoint: str | None,
         then: Callable[[], None] = lambda: None,
     ) -> None:
-        with self._told():
+        with self._told(f"a tool call of thread {self.thread_id!r} could not be recorded in"):
             self._write(make, sync=sync, checkpoint=checkpoint, then=then)
 
     def _write(
@@ -350,7 +351,3 @@ class Ledger:
             if late or not session.append(lambda page: make(page, session), self._serde, sync=wanted):
                 raise DeletedSessionError(f"thread {self.thread_id!r} was deleted during its run")
             then()
-
-
-def _text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"[:_ERROR]

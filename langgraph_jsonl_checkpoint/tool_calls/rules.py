@@ -14,6 +14,7 @@ from langgraph_jsonl_checkpoint.errors import ToolCallRunningError, UncertainToo
 from langgraph_jsonl_checkpoint.folds.tool_calls import RUNS_AGAIN, Call
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.tool_calls.answers import Verdict, answer, history, without_result
+from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.values.thaw import Thawer
 
 OnUncertain = Literal["interrupt", "report", "replay"]
-
-KINDS = ("approve", "respond", "reject")
-"""What a human may decide."""
 
 
 @dataclass(frozen=True)
@@ -203,16 +201,16 @@ class Rules:
         if call.attempt:
             return None
         orphan = self._orphan(visit)
-        if orphan is not None and orphan.verdict is not None and orphan.verdict.by == "resolve":
-            return None
-        if asked is None and (orphan is None or orphan.verdict is not None):
+        standing = self._standing(orphan, visit)
+        if standing is not None and (asked is None or standing.by == "resolve") or asked is None and orphan is None:
             return None
         # Asked before, it is read what was said, whatever was said about the other call since.
         about = orphan or Call(visit.key, name=visit.name)
-        text = (
-            f"{history(about, visit.name)}: it may have had its effect, and now it is asked for again with the same "
-            "arguments."
-        )
+        text = history(about, visit.name)
+        if about.verdict is not None:
+            said = f": {message}" if (message := thaw.value(about.verdict.message)) else ""
+            text += f" (decided then: {about.verdict.kind}{said})"
+        text += ": it may have had its effect, and now it is asked for again with the same arguments."
         return Question(visit, visit.args, 0, about.started_at, text, asked, orphan)
 
     def _verdict(
@@ -226,7 +224,7 @@ class Rules:
         """What is decided about an uncertain call: by a human now, from outside before, or by the policy."""
         if said is not None:
             return Verdict(*said, "answer")
-        decision = orphan.verdict if orphan is not None else None
+        decision = self._standing(orphan, visit)
         if decision is None and not call.name:
             # Decided from outside, where its task was not known: no hook had recorded it.
             outside = self._session.tools.get(("", visit.key[1]))
@@ -270,10 +268,32 @@ class Rules:
                 same_place = call.key[0] == visit.key[0]
             if call.key == visit.key or same_place or not is_equal(self._thaw.value(call.args), visit.args):
                 continue
+            if call.has_result and not self._is_lost(call, visit):
+                continue  # the model was told, as when the checkpoint of its next input is stored
             lost = call.has_result and not self._is_alive(call)
             if lost or call.verdict is not None or call.status(self._is_in_hand) == "uncertain":
                 return call
         return None
+
+    def _standing(self, orphan: Call | None, visit: Visit) -> Decision | None:
+        """What was decided about another call with this tool and these arguments, as far as it holds for this one."""
+        if orphan is None or orphan.verdict is None:
+            return None
+        fold, name = self._session.checkpoints, visit.checkpoint
+        since = name is not None and fold.has(visit.ns, name) and orphan.decided_at > fold.seq(visit.ns, name)
+        return orphan.verdict if since or self._is_lost(orphan, visit) else None
+
+    def _is_lost(self, orphan: Call, visit: Visit) -> bool:
+        """Whether the AIMessage of another call is not among the messages that this one comes from.
+
+        If it is, the model was told what became of that call, and means this one anew.
+        """
+        fold, name = self._session.checkpoints, visit.checkpoint
+        if name is None or not fold.has(visit.ns, name):
+            name = None  # under durability="exit" it comes later; the run began with the newest
+        newest = fold.get(visit.ns, name)
+        lineage = () if newest is None else (untag_text(newest.id), *(n for n, _ in fold.ancestors(visit.ns, name)))
+        return orphan.ns != visit.ns or orphan.checkpoint not in lineage
 
     def _is_unrecorded(self, visit: Visit) -> bool:
         """Whether a call has no record because nobody recorded it, and not because it never started.
@@ -312,17 +332,3 @@ def is_equal(one: Any, other: Any) -> bool:
         return bool(one == other) or repr(one) == repr(other)  # NaN equals nothing, and is asked for again
     except Exception:  # noqa: BLE001 - arrays, and whatever compares as it likes
         return repr(one) == repr(other)
-
-
-def checked(decision: Any) -> tuple[str, str]:
-    """A decision as (kind, message).
-
-    Raises:
-        ValueError: It is none.
-    """
-    if not isinstance(decision, dict) or decision.get("type") not in KINDS:
-        raise ValueError(f'a decision is {{"type": {" | ".join(KINDS)}, "message": str}}, not {decision!r}')
-    message = decision.get("message") or ""
-    if not isinstance(message, str):
-        raise ValueError(f"a decision's message is a string, not {message!r}")  # noqa: TRY004
-    return decision["type"], message

@@ -7,6 +7,7 @@ be put can be read.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -95,7 +96,7 @@ class Thawer:
             except (RecursionError, msgspec.DecodeError):  # the second is what a line's parser makes of the first
                 # The caller's stack may be higher than that of the put: a thread begins with an empty one.
                 with ThreadPoolExecutor(1) as thread:
-                    return thread.submit(self._bounded, read, what).result()
+                    return thread.submit(copy_context().run, self._bounded, read, what).result()
         except (BadTextError, SessionError, OSError):  # a disk that cannot be read is no damage
             raise
         except RecursionError:

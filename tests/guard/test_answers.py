@@ -6,10 +6,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain_core.tools import StructuredTool
 from langgraph.types import Command, interrupt
 
 from guard.scene import CHARGE, CONFIG, MAIL, PAY, asked, go, told
-from langgraph_jsonl_checkpoint import decide
+from langgraph_jsonl_checkpoint import SessionRecorder, ToolPolicy, decide
 
 if TYPE_CHECKING:
     from guard.conftest import Place
@@ -69,12 +70,16 @@ def test_a_command_that_is_sent_twice_counts_once(place: Place, shape: str, asyn
         {},
         {"type": "yes"},
         {"type": "approve", "message": 7},
+        {"type": "respond"},
+        {"type": "respond", "message": ""},
         {"decisions": "approve"},
         {"decisions": {"mail-1": {"type": "approve"}}},
     ],
 )
-def test_what_cannot_be_understood_is_asked_again(place: Place, shape: str, asynchronous: bool, answer: Any) -> None:
-    """Nothing but a decision runs the call, or ends it."""
+def test_what_cannot_be_understood_is_asked_again(
+    place: Place, shape: str, asynchronous: bool, answer: Any, caplog: Any
+) -> None:
+    """Nothing but a decision runs the call, or ends it; a warning says once what was expected."""
     place.crash(shape)
     graph = place.graph(shape)
     go(graph, None, asynchronous=asynchronous)
@@ -82,13 +87,18 @@ def test_what_cannot_be_understood_is_asked_again(place: Place, shape: str, asyn
     assert place.effects("charge") == 1
     result = go(graph, Command(resume=APPROVE), asynchronous=asynchronous)
     assert (told(result["messages"]), place.effects("charge")) == ({"charge-1": "charged 40 EUR"}, 2)
+    warnings = [r.getMessage() for r in caplog.records if r.name.endswith("agents.questions")]
+    assert len(warnings) == (1 if answer != {} else 0)  # which LangGraph takes for no answer
+    for warning in warnings:
+        assert "about the tool calls 'charge-1' (attempt 1) does not say what is to be done" in warning
+        assert '"approve" | "respond" | "reject"' in warning
 
 
 @SHAPES
 @BOTH_WAYS
 @pytest.mark.parametrize("said", ["yes", {"type": "approve"}, {"type": "reject"}])
 def test_what_the_tool_was_told_is_no_answer_to_the_guard(
-    place: Place, shape: str, asynchronous: bool, said: Any
+    place: Place, shape: str, asynchronous: bool, said: Any, caplog: Any
 ) -> None:
     """The body had asked and was answered before the crash: that answer comes again, and decides nothing.
 
@@ -104,6 +114,7 @@ def test_what_the_tool_was_told_is_no_answer_to_the_guard(
     result = go(graph, Command(resume="the second time"), asynchronous=asynchronous)
     assert told(result["messages"]) == {"charge-1": "charged 40 EUR"}
     assert place.effects.lines("charge") == [str(said), "the second time"]
+    assert not [r for r in caplog.records if r.name.endswith("agents.questions")]
 
 
 @BOTH_WAYS
@@ -167,3 +178,27 @@ def test_a_tool_that_asks_does_not_end_those_beside_it(place: Place, asynchronou
     result = go(graph, Command(resume="send it"), asynchronous=asynchronous)
     assert told(result["messages"]) == {"charge-1": "charged 40 EUR", "mail-1": "mailed ann"}
     assert (place.effects("charge"), place.effects.lines("mail")) == (1, ["send it"])
+
+
+@SHAPES
+@BOTH_WAYS
+def test_an_approval_goes_to_no_tool_that_calls_a_recorded_one(place: Place, shape: str, asynchronous: bool) -> None:
+    """A recorder says of a call in the task that no answers were used; those that the guard used stay used."""
+
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    def body() -> str:
+        StructuredTool.from_function(look).invoke({})
+        return str(interrupt("really?"))
+
+    place.crash(shape)
+    saver = place.saver()
+    graph = place.graph(shape, saver=saver, bodies={"before charge": body})
+    config = {**CONFIG, "callbacks": [SessionRecorder(saver, policy=ToolPolicy(read_only=["look"]))]}
+    go(graph, None, config, asynchronous=asynchronous)
+    paused = go(graph, decide(graph, CONFIG, {"charge-1": APPROVE}), config, asynchronous=asynchronous)
+    assert (asked(paused), place.effects("charge")) == (["really?"], 1)
+    go(graph, Command(resume="yes"), config, asynchronous=asynchronous)
+    assert place.effects.lines("charge") == ["once", "yes"]

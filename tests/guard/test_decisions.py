@@ -106,7 +106,8 @@ async def test_aresolve_and_a_decision_that_is_none(place: Place) -> None:
     """A word that is no decision, a call that is not there, or is over: each is refused, and nothing changes."""
     place.crash("create_agent", rounds=[[LOOKUP, CHARGE]], after=["lookup"], policy={"read_only": ["lookup"]})
     saver = place.saver()
-    for wrong in ({"type": "edit"}, {"type": "approve", "message": 7}, {}, "approve", None):
+    no_result = {"type": "respond"}
+    for wrong in ({"type": "edit"}, {"type": "approve", "message": 7}, no_result, {}, "approve", None):
         with pytest.raises(ValueError, match="decision"):
             await saver.aresolve("t", "charge-1", wrong)  # type: ignore[arg-type]
     for call in ("charge-2", "lookup-1"):
@@ -207,6 +208,8 @@ def test_decide_says_what_is_wrong(place: Place) -> None:
         decide(graph, CONFIG, {"mail-1": {"type": "approve"}})
     with pytest.raises(ValueError, match="a decision is"):
         decide(graph, CONFIG, {"charge-1": {"type": "yes"}})
+    with pytest.raises(ValueError, match='"respond" needs the call\'s result as its message'):
+        decide(graph, CONFIG, {"charge-1": {"type": "respond"}})
     with pytest.raises(ValueError, match="no decision"):
         decide(graph, CONFIG, {})
 

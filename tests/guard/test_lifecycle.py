@@ -138,6 +138,21 @@ def test_the_same_living_saver_runs_a_call_again_that_raised(place: Place, shape
     assert place.effects("charge") == 2
 
 
+@SHAPES
+@BOTH_WAYS
+def test_no_address_is_recorded(place: Place, shape: str, asynchronous: bool) -> None:
+    """What is told of an error is the same in each process, so that a prompt cache holds: no object's address."""
+
+    def fail() -> None:
+        raise RuntimeError(f"no answer from {object()!r} and {fail!r} at 0xcafe")
+
+    saver = place.saver()
+    with pytest.raises(RuntimeError):
+        go(place.graph(shape, saver=saver, bodies={"charge": fail}), PAY, asynchronous=asynchronous)
+    function = f"<function {test_no_address_is_recorded.__name__}.<locals>.fail>"
+    assert steps(place)[-1]["error"] == f"RuntimeError: no answer from <object object> and {function} at 0xcafe"
+
+
 def test_a_retry_middleware_outside_makes_attempts(place: Place) -> None:
     """Each attempt of a retry is recorded as one."""
     tries = []
@@ -154,7 +169,10 @@ def test_a_retry_middleware_outside_makes_attempts(place: Place) -> None:
 
 @pytest.mark.parametrize("shape", ["create_agent", "tool_node", "subgraph"])
 async def test_a_call_that_is_cancelled(place: Place, shape: str) -> None:
-    """Cancelled by asyncio in its body, its end is cancelled; it may have had its effect, so another saver asks."""
+    """Cancelled by asyncio in its body, its end is cancelled; it may have had its effect, so another saver asks.
+
+    What asyncio hands on with it, an object perhaps, is in no record.
+    """
     entered = asyncio.Event()
 
     async def charge(euros: int) -> str:
@@ -168,10 +186,11 @@ async def test_a_call_that_is_cancelled(place: Place, shape: str) -> None:
     graph = place.graph(shape, saver=saver, tools=[charge])
     run = asyncio.create_task(graph.ainvoke(PAY, {"configurable": {"thread_id": "t"}}))
     await entered.wait()
-    run.cancel()
+    run.cancel(object())
     with pytest.raises(asyncio.CancelledError):
         await run
     assert statuses(place) == ["requested", "started", "cancelled"]
+    assert steps(place)[-1]["error"] == "CancelledError"
     (call,) = (await saver.aresume_state("t")).tool_calls
     assert call.status == "cancelled"
     await asyncio.to_thread(saver.close)

@@ -265,3 +265,22 @@ def test_a_lost_call_that_is_asked_for_again_is_not_started(place: Place, pooled
     with pytest.raises(UncertainToolCallError):
         graph.invoke(PAY, {**CONFIG, "callbacks": [SessionRecorder(saver)]}, durability="exit")
     assert place.effects("charge") == 1
+
+
+@SHAPES
+@BOTH_WAYS
+@pytest.mark.parametrize("kind", ["respond", "reject"])
+def test_what_the_error_advises_works(place: Place, shape: str, asynchronous: bool, kind: str) -> None:
+    """A recorder cannot give the result that somebody decided upon: it says what to decide instead."""
+    place.crash(shape, records=True, hook=False)
+    saver, graph, config = start(place, shape)
+    (call,) = saver.uncertain("t")
+    saver.resolve("t", call.tool_call_id, {"type": kind, "message": "receipt 1"})
+    for _ in range(2):
+        with pytest.raises(UncertainToolCallError, match=r"resolve\(.*'approve'"):
+            go(graph, None, config, asynchronous=asynchronous)
+    saver.resolve("t", call.tool_call_id, {"type": "approve"})
+    go(graph, None, config, asynchronous=asynchronous)
+    assert place.effects("charge") == 2
+    with pytest.raises(ValueError, match="is not uncertain"):
+        saver.resolve("t", call.tool_call_id, {"type": "respond", "message": "receipt 1"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +14,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command
 from typing_extensions import TypedDict
 
-from guard.scene import CHARGE, CONFIG, LOOKUP, MAIL, NODES, PAY
+from guard.scene import CHARGE, CONFIG, LOOKUP, MAIL, NODES, PAY, go
 from langgraph_jsonl_checkpoint import JsonlSaver, SessionRecorder, ToolLogError
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from guard.conftest import Place
 
 SECRET = "4111-1111"
+TENANT: ContextVar[str] = ContextVar("tenant")
 
 
 def mask(name: str, value: Any) -> Any:
@@ -214,6 +216,24 @@ def _put_messages(saver: JsonlSaver, messages: list[Any]) -> None:
     saver.put(
         config, checkpoint, {"source": "loop", "step": 1}, dict.fromkeys(checkpoint["channel_versions"], version)
     )
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("shape", ["create_agent", *NODES])
+def test_redact_sees_the_context_of_the_run(place: Place, shape: str, asynchronous: bool) -> None:
+    """Whose call it is may stand in a context variable; in an event loop it is put in worker threads, too."""
+    seen = []
+
+    def look(name: str, value: Any) -> Any:
+        seen.append(TENANT.get("nobody"))
+        return value
+
+    token = TENANT.set("ann")
+    try:
+        go(place.graph(shape, saver=place.saver(redact=look)), PAY, asynchronous=asynchronous)
+    finally:
+        TENANT.reset(token)
+    assert seen == ["ann"] * 2  # the arguments and the result
 
 
 @pytest.mark.parametrize("shape", NODES)

@@ -13,7 +13,8 @@ from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangGraph r
 from langgraph.graph import START, StateGraph
 from scripted import ScriptedModel
 
-from langgraph_jsonl_checkpoint import JsonlSaver, SessionMiddleware, inject
+from langgraph_jsonl_checkpoint import JsonlSaver, SessionMiddleware, ToolLogError, inject
+from langgraph_jsonl_checkpoint.folds.memory import Deriver
 from restore.scene import THREAD, Plain, agent, asks, config, gives, hand_written, plain, said
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
+    from langgraph_jsonl_checkpoint.folds.memory import Event
     from restore.conftest import Program
 
 BEGIN = "<session-memory>\n"
@@ -254,3 +256,25 @@ def test_the_model_of_the_scene_keeps_what_it_was_asked() -> None:
     requests: list[Any] = []
     ScriptedModel(script=["a"], requests=requests).invoke([HumanMessage("hi")])
     assert plain(requests[0]) == [("human", "hi")]
+
+
+class Damaged(Deriver):
+    """A deriver that comes to something that cannot be read."""
+
+    def apply(self, state: Any, event: Event) -> None:
+        """Take in the next event."""
+        raise OSError("a bad sector")
+
+
+@each_way
+@pytest.mark.parametrize("build", [agent, hand_written])
+def test_a_log_that_cannot_be_read_is_told_as_that(tmp_path: Path, build: Any, go: Any) -> None:
+    """The model is not called, and nobody reads of a tool call that could not be recorded: there is none."""
+    requests: list[Any] = []
+    with JsonlSaver(tmp_path, memory=Damaged()) as saver:
+        graph = build(saver, ["done"], requests=requests)
+        with pytest.raises(
+            ToolLogError, match=rf"thread '{THREAD}' could not be read from .*a bad sector"
+        ) as stopped:
+            go(graph, "hello")
+    assert ("tool call" in str(stopped.value), requests) == (False, [])

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from cases.logs import records
-from langchain.agents.middleware import TodoListMiddleware
+from langchain.agents.middleware import SummarizationMiddleware, TodoListMiddleware
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command
+from scripted import ScriptedModel
 
 from langgraph_jsonl_checkpoint import JsonlSaver, SessionMemory
+from langgraph_jsonl_checkpoint.folds.memory import Deriver, ToolEvent
+from langgraph_jsonl_checkpoint.folds.resume import ToolCall
 from restore.scene import THREAD, Plain, agent, asks, config, fails, gives, named, said, talk, waits
 
 if TYPE_CHECKING:
@@ -92,6 +96,43 @@ def test_each_section_says_what_happened(saver: JsonlSaver) -> None:
     every = [memory.current_goal, *memory.completed_work, *memory.key_decisions, *memory.failed_attempts]
     every += [*memory.todo_items, *memory.verification_status]
     assert sorted(line for line in shown if line.startswith("- ")) == sorted(f"- {item.text}" for item in every)
+
+
+@pytest.mark.skipif("lc_source" not in inspect.getsource(SummarizationMiddleware), reason="an older langchain")
+def test_what_a_middleware_puts_into_a_humans_mouth_is_no_goal(saver: JsonlSaver) -> None:
+    """A summary that replaces the messages is no wish of the user's."""
+    summary = ScriptedModel(script=["## INTENT: all of the files are to be looked at"])
+    summarizes = SummarizationMiddleware(summary, trigger=("messages", 5), keep=("messages", 1))
+    graph = agent(saver, [asks(("1", "edit", {})), "done"], [gives("edit", "edited")], middleware=[summarizes])
+    graph.invoke(said("please count the files in the repository"), config())
+    result = graph.invoke(said("go on"), config())
+    assert [m.additional_kwargs.get("lc_source") for m in result["messages"]][:2] == ["summarization", None]
+    goal = saver.session_memory(THREAD).current_goal
+    assert goal is not None
+    assert goal.text == "please count the files in the repository (then: go on)"
+
+
+def test_equal_lines_are_shown_once(saver: JsonlSaver) -> None:
+    """A tool that was called three times in the same way is one line of its section."""
+    script = [asks((str(n), "edit", {"what": "x"})) for n in range(3)]
+    graph = agent(saver, [*script, "done"], [gives("edit", "edited")])
+    graph.invoke(said("please edit the x of the shop"), config())
+    memory = saver.session_memory(THREAD)
+    assert len(memory.completed_work) == 3
+    assert lines(memory).count("- edit(what='x'): edited") == 1
+
+
+class Handle:
+    """A value without a `repr` of its own."""
+
+
+def test_no_address_is_shown() -> None:
+    """An object among a tool's arguments is shown as its class: its address is another one in each process."""
+    deriver = Deriver()
+    state = deriver.start()
+    deriver.apply(state, ToolEvent(1, ToolCall("1", "edit", {"what": Handle()}, "completed", result="edited")))
+    (item,) = deriver.memory(state, ()).completed_work
+    assert re.fullmatch(r"edit\(what=<[\w.]*Handle object>\): edited", item.text)
 
 
 def test_a_thread_without_a_story_has_no_text(saver: JsonlSaver) -> None:
