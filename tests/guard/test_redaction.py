@@ -158,8 +158,8 @@ def test_a_thread_is_opened_without_its_memory_while_redact_raises(place: Place)
             raise RuntimeError("no such rule")
         return mask(name, value)
 
-    rounds = [[{**MAIL, "args": {"to": SECRET}}, CHARGE]]
-    place.crash("create_agent", rounds=rounds)
+    rounds = [[{**MAIL, "args": {"to": SECRET}}]]
+    place.crash("create_agent", "mail", rounds=rounds)
     saver = place.saver(redact=redact)
     graph = place.graph("create_agent", saver=saver, rounds=rounds, memory=False)
     for _ in range(2):
