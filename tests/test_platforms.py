@@ -75,6 +75,7 @@ def test_a_file_system_without_locks_is_read_and_not_written(
                     call()
                 assert path.read_bytes() == before
                 assert ids(saver.list(config())) == ["1"]
+                assert saver.get_tuple(config()) is not None  # the next run begins
     with JsonlSaver(tmp_path) as saver:
         put(saver, "2", {"n": 2})
         assert ids(saver.list(config())) == ["2", "1"]

@@ -54,7 +54,8 @@ def thread(tmp_path: Path) -> Iterator[Thread]:
 @pytest.fixture
 def no_zones(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine without zone data."""
-    monkeypatch.setitem(sys.modules, "tzdata", None)
+    for name in {"tzdata", *(name for name in sys.modules if name.startswith("tzdata."))}:
+        monkeypatch.setitem(sys.modules, name, None)
     before = zoneinfo.TZPATH
     zoneinfo.reset_tzpath([])
     zoneinfo.ZoneInfo.clear_cache()
