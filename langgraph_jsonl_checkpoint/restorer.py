@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import pathlib
+import sys
 from typing import TYPE_CHECKING, Any, Literal
 
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -26,6 +27,8 @@ from langgraph_jsonl_checkpoint.values.serializer import TypedSerializer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from types import TracebackType
+    from typing import Self
 
     from langchain_core.messages import ToolMessage
     from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -52,6 +55,27 @@ class Restorer:
     _restore_memory: RestoreMemory
     _fsync: Fsync
     _redaction: Redaction
+
+    def close(self) -> None:
+        """Close every log. Later calls raise ClosedSaverError; what was stored is stored already."""
+        self._sessions.close(_name(sys.exc_info()[0]))  # handled, or on its way through a `finally`
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # Not `close`: an exception that is handled around the `with` ends nothing.
+        self._sessions.close(_name(kind))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await submit(self._sessions.close, _name(kind))
 
     def path(self, thread_id: str) -> pathlib.Path:
         """Where a thread's log is, or would be."""
@@ -301,3 +325,7 @@ class Restorer:
     def _seals(self) -> bool:
         # A subclass of somebody else's may be there to hide what it stores.
         return type(self.serde) not in (JsonPlusSerializer, TypedSerializer)
+
+
+def _name(kind: type[BaseException] | None) -> str:
+    return "" if kind is None else kind.__name__

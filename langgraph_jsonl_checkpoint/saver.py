@@ -36,7 +36,6 @@ from langgraph_jsonl_checkpoint.versions import next_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from types import TracebackType
     from typing import Self
 
     from langchain_core.runnables import RunnableConfig
@@ -132,10 +131,6 @@ class JsonlSaver(Restorer, InWorkerThreads):
         if "://" in text:
             raise ValueError(f"only directories hold sessions so far, and {text!r} is an address; give a path")
         return cls(text, **options)
-
-    def close(self) -> None:
-        """Close every log. Later calls raise ClosedSaverError; what was stored is stored already."""
-        self._sessions.close(_name(sys.exc_info()[0]))  # handled, or on its way through a `finally`
 
     # --- storing
 
@@ -325,25 +320,6 @@ class JsonlSaver(Restorer, InWorkerThreads):
             else:
                 threads.prune(self._sessions, self._serde, str(thread_id))
 
-    # --- a context manager
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # Not `close`: an exception that is handled around the `with` ends nothing.
-        self._sessions.close(_name(kind))
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await submit(self._sessions.close, _name(kind))
-
     def _begin(self, session: Session, config: RunnableConfig) -> None:
         parent = config["configurable"].get("parent_thread_id")
         if parent is not None:
@@ -362,10 +338,6 @@ class JsonlSaver(Restorer, InWorkerThreads):
 def _thread_id(config: RunnableConfig) -> str:
     # LangGraph lets a thread id be a number; 7 and "7" are one thread.
     return str(config["configurable"]["thread_id"])
-
-
-def _name(kind: type[BaseException] | None) -> str:
-    return "" if kind is None else kind.__name__
 
 
 def _ns(config: RunnableConfig) -> str:

@@ -260,7 +260,8 @@ class Ledger:
             try:
                 kept = self.redaction.value(visit.name, result)
                 part = None if result is None else self._freeze(kept)
-                writes = None if part is None else self._kept_sends(visit.name, sent)
+                writes = None if part is None else self.redaction.writes(visit.name, sent)
+                frozen = writes and self._freeze(writes)
                 said = None
                 if error is not None and status in ("failed", "cancelled"):
                     said = self.redaction.value(visit.name, error_text(error))
@@ -269,14 +270,9 @@ class Ledger:
                 self._end(visit, "failed", None, error_text(unfit), None)
                 raise
             redacted = not is_equal(kept, result) or bool(sent) and part is not None and writes is None
-            self._end(visit, status, part, said, writes, redacted=redacted, **more)
+            self._end(visit, status, part, said, frozen, redacted=redacted, **more)
         finally:
             self._sessions.running.pop((self.thread_id, *visit.key), None)
-
-    def _kept_sends(self, name: str, sent: Sequence[tuple[str, Any]]) -> Any:
-        """What may be kept of writes to the state, frozen: all or, if redacting changes any of it, nothing."""
-        writes = [[channel, value] for channel, value in sent]
-        return self._freeze(writes) if writes and is_equal(self.redaction.value(name, writes), writes) else None
 
     def _end(self, visit: Visit, status: str, result: Any, said: str | None, sent: Any, **more: Any) -> None:
         def make(page: Page, _: Session) -> list[records.Record]:

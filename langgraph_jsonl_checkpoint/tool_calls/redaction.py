@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from langgraph.types import Command, Send
 
 from langgraph_jsonl_checkpoint.errors import ToolLogError
 from langgraph_jsonl_checkpoint.folds.memory import MessageEvent, TodosEvent, ToolEvent
+from langgraph_jsonl_checkpoint.tool_calls.rules import is_equal
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -70,6 +71,14 @@ class Redaction:
                 "known. A call that was not started stays so. Mend the function, and run the thread again with None "
                 "as its input."
             ) from error
+
+    def writes(self, name: str, sent: Sequence[tuple[str, Any]]) -> list[list[Any]] | None:
+        """What may be kept of a tool's writes to the state: all or, if any of it is redacted, nothing.
+
+        Raises what `value` raises.
+        """
+        made = [[channel, value] for channel, value in sent]
+        return made if made and is_equal(self.value(name, made), made) else None
 
     def event(self, event: Event, names: dict[str, str]) -> Event:
         """What the session memory may know of an event.

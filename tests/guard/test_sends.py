@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import operator
+import threading
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
@@ -17,7 +18,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import RetryPolicy
 
 from guard.scene import PAY, Model, go, told
-from langgraph_jsonl_checkpoint import JsonlSaver, SessionMiddleware, ToolGuard
+from langgraph_jsonl_checkpoint import JsonlSaver, SessionMiddleware, ToolGuard, ToolLogError
 
 if TYPE_CHECKING:
     from guard.conftest import Place
@@ -74,7 +75,14 @@ class Failing(JsonlSaver):
 
 
 def graph_of(
-    shape: str, saver: JsonlSaver, place: Place, rounds: Any, *, broken: int = 0, middleware: Any = ()
+    shape: str,
+    saver: JsonlSaver,
+    place: Place,
+    rounds: Any,
+    *,
+    broken: int = 0,
+    middleware: Any = (),
+    content: Any = None,
 ) -> Any:
     """An agent that writes files to its state, and has a tool that breaks down a few times."""
     left = [None] * broken
@@ -84,7 +92,7 @@ def graph_of(
         """Write a file."""
         place.effects._have("write", "")
         send = get_config()["configurable"]["__pregel_send"]
-        send([("files", {path: TEXT})])
+        send([("files", {path: TEXT if content is None else content})])
         send([("log", [path])])
         return f"wrote {path}"
 
@@ -183,3 +191,12 @@ def test_what_redacting_changes_is_not_kept(place: Place) -> None:
     result = go(graph_of("create_agent", place.saver(**options), place, [[WRITE]]), None)
     assert "redacted" in told(result["messages"])["write-1"]
     assert place.effects("write") == 1
+
+
+def test_what_cannot_be_stored_stops_the_run_and_the_call_is_uncertain(place: Place) -> None:
+    """The tool had its effect, and what it wrote to the state can be given to nobody: somebody has to decide."""
+    graph = graph_of("create_agent", place.saver(), place, [[WRITE]], content=threading.Lock())
+    with pytest.raises(ToolLogError, match="cannot be stored"):
+        go(graph, PAY)
+    (call,) = JsonlSaver(place.root / "sessions").uncertain("t")
+    assert (call.name, place.effects("write")) == ("write", 1)
