@@ -64,7 +64,7 @@ class JsonlSaver(Restorer, InWorkerThreads):
             call, as SqliteSaver does. "never": when the operating system decides.
         serde: Stores what the codec does not know. If it is not LangGraph's JsonPlusSerializer, such as an
             EncryptedSerializer, everything goes through it and nothing of the state is readable on disk.
-        max_open: How many threads stay open, each with a descriptor.
+        max_open: How many threads stay open, each with a descriptor; at most half of what the process may have.
         cache_size: How many bytes of memory they take, about; the least recently used are closed first.
         restore_memory: When the restored `messages` of a thread begin with its session memory. "crashed": if its
             last run neither ended nor waits for a human, and its writer died or a tool call is uncertain, until the

@@ -12,6 +12,7 @@ from filelock import lock_descriptor, unlock_descriptor
 
 with contextlib.suppress(ModuleNotFoundError):
     import fcntl
+    import resource
 
 __all__ = [
     "close",
@@ -58,6 +59,12 @@ if not _MISSING:
     pwrite = os.pwrite
     flock = fcntl.flock
     LOCK_SH, LOCK_NB = fcntl.LOCK_SH, fcntl.LOCK_NB
+
+
+def most_open() -> int:
+    """How many descriptors this process may have."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 1 << 30 if soft == resource.RLIM_INFINITY else soft
 
 
 def check_platform() -> None:

@@ -58,7 +58,7 @@ class Sessions:
         files.check_platform()
         self.root = root
         self.workspace = workspace
-        self._max_open = max_open
+        self._max_open = min(max_open, max(1, files.most_open() // 2))  # the rest is the program's
         self._cache_size = cache_size
         self._folder = local.workspace_path(root, workspace)
         self._start(writer or Writer(root, workspace))

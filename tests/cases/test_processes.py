@@ -401,3 +401,16 @@ def test_a_list_of_all_threads_keeps_few_logs_open(root: Path) -> None:
             found.append(each.checkpoint["channel_values"]["n"])
             assert len([*_descriptors(under=root)]) <= 4 + 64 + 1
     assert found == [[name, turn] for turn in (2, 1, 0) for name in reversed(threads)]
+
+
+def test_few_descriptors_are_enough_for_many_threads(root: Path) -> None:
+    """Under a low limit fewer threads stay open than `max_open` allows: each call and each list has a descriptor."""
+    code = """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+with JsonlSaver(root, fsync="never") as saver:
+    for i in range(150):
+        put(saver, at(1), {"n": i}, thread_id=f"t{i}")
+    print(len(list(saver.list(None))))
+"""
+    assert _finish(_start(code, root)) == "150\n"
