@@ -15,8 +15,8 @@ test: $(VENV)/installed  ## the tests
 test-slow: $(VENV)/installed  ## those that take over ten seconds each
 	$(BIN)/python -m pytest -q -n auto -m slow
 
-# Failing disks, races, damage and forgers know nothing of the versions of others.
-VERSIONLESS := faults races damage hostile
+# Failing disks, races, damage, forgers and layouts know nothing of the versions of others.
+VERSIONLESS := faults races damage hostile pack
 
 test-oldest: $(OLDEST)/installed  ## the tests with the oldest versions that pyproject.toml allows
 	$(OLDEST)/bin/python -m pytest -q -n auto -m "not slow" $(VERSIONLESS:%=--ignore=tests/%)
