@@ -326,6 +326,10 @@ class Answers:
         """The one that was given to the run as a whole."""
         return self._scratchpad.get_null_resume(False)  # noqa: FBT003 - upstream's
 
+    def has_taken(self, answer: Any) -> bool:
+        """Whether an answer that was given to a run as a whole is the last one that is stored for the task."""
+        return bool(self.stored) and bool(self._scratchpad.resume[-1] == answer)
+
     def drop(self) -> bool:
         """Take the one that was given to the run as a whole, so that nobody gets it."""
         return self._scratchpad.get_null_resume(True) is not None  # noqa: FBT003 - upstream's

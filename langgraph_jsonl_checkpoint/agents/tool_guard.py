@@ -162,9 +162,10 @@ class ToolGuard:
             return
         questions, spent, stale, turn.drew, calls = yield partial(ledger.questions, entry.visits)
         turn.keep(calls)
-        if questions and stale is not None and entry.answers.is_given and not turn.took_given:
+        if stale is not None and not turn.took_given and (questions or entry.answers.has_taken(stale)):
             # LangGraph gives the last answer to the run as a whole again at each run, until its checkpoint is over.
-            turn.took_given = yield partial(self._drops, entry, stale)
+            # It says nothing about the calls, and what the task asks next is another thing.
+            turn.took_given = entry.answers.given == stale and entry.answers.drop()
         # Answers are matched by their number: the tool's own interrupts must not get what was said to the guard.
         asks, pending = self._on_uncertain == "interrupt", questions
         while pending and asks or turn.used < spent and turn.has_answer(entry.answers):
@@ -189,7 +190,7 @@ class ToolGuard:
         yield from barrier(entry.saver, ledger, visit, entry.configurable, self._timeout)
         try:
             judged: Judgement = yield partial(self._enter, entry)
-            yield from in_order(entry.turn, entry.visits, visit.key)
+            yield from in_order(entry.turn, entry.visits, visit.key, entry.answers)
         finally:
             entry.turn.begun.add(visit.key)
         return judged
@@ -217,11 +218,6 @@ class ToolGuard:
         finally:
             turn.running.discard(visit.key)
         turn.ended[visit.key] = status, visit.given
-
-    @staticmethod
-    def _drops(entry: Entry, stale: Any) -> bool:
-        """Whether the answer that was given to the run is that of an earlier one."""
-        return entry.answers.given == stale and entry.answers.drop()
 
     def _entry(self, request: ToolCallRequest) -> Entry | None:
         """Where a call stands; None if it runs on no thread, so that nothing can ever go on from it.

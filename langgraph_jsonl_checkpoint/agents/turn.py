@@ -82,12 +82,16 @@ class Turn:
         """The numbers of what a call has run, for the record of its end."""
         return {what: self.numbers[what].drawn(key) for what in _RUN & self.numbers.keys()}
 
-    def is_behind(self, key: Key) -> bool:
-        """Whether a call that runs has yet to take the answers again that it took in an earlier execution."""
+    def is_behind(self, key: Key, stored: int) -> bool:
+        """Whether a call that runs has yet to take the answers again that it took in an earlier execution.
+
+        It draws a number and then takes that number's answer, which is one of the `stored` from then on.
+        """
         if key not in self.running or key not in self.drew:
             return False
         interrupts = self.numbers.get("interrupts")
-        return interrupts is None or len(interrupts.drawn(key)) < len(self.drew[key])
+        drawn = interrupts.drawn(key) if interrupts is not None else []
+        return len(drawn) < len(self.drew[key]) or drawn[-1] >= stored
 
     def may_ask(self, key: Key) -> bool:
         """Whether a call may yet draw a number: it has not begun, or goes on behind an answer."""
@@ -120,7 +124,7 @@ class Turn:
             self.present.remove(key)
 
 
-def in_order(turn: Turn, visits: Sequence[Visit], key: Key) -> Generator[Step, Any, None]:
+def in_order(turn: Turn, visits: Sequence[Visit], key: Key, answers: upstream.Answers) -> Generator[Step, Any, None]:
     """Let a call begin behind those before it.
 
     Those that paused in an earlier execution come first, by the number that each had: each takes its answer again
@@ -130,7 +134,7 @@ def in_order(turn: Turn, visits: Sequence[Visit], key: Key) -> Generator[Step, A
     for earlier in sorted((visit.key for visit in visits), key=lambda k: tuple(turn.drew.get(k, _NONE))):
         if earlier == key:
             return
-        while turn.is_behind(earlier) or waited < _PATIENCE and turn.may_ask(earlier):
+        while turn.is_behind(earlier, answers.stored) or waited < _PATIENCE and turn.may_ask(earlier):
             yield PAUSE
             waited += PAUSE
 

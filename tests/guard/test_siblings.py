@@ -195,6 +195,30 @@ def test_a_tool_that_raised_gets_its_answer_again(place: Place, asynchronous: bo
     assert place.effects.lines("mail") == ["to mail?"]
 
 
+@BOTH_WAYS
+@pytest.mark.parametrize("shape", ["create_agent", "tool_node"])
+def test_an_answer_that_a_task_has_is_not_given_to_its_next_question(
+    place: Place, asynchronous: bool, shape: str
+) -> None:
+    """LangGraph gives the last answer to a run as a whole again; what raised behind it asks another thing now."""
+    down = [None]
+
+    def ask() -> str:
+        first = interrupt("first?")
+        if down:
+            down.pop()
+            raise ConnectionError("the bank hung up")
+        return f"{first}, {interrupt('second?')}"
+
+    graph = place.graph(shape, bodies={"before charge": ask})
+    assert asked(go(graph, PAY, asynchronous=asynchronous)) == ["first?"]
+    with pytest.raises(ConnectionError):
+        go(graph, Command(resume="one"), asynchronous=asynchronous)
+    assert asked(go(graph, None, asynchronous=asynchronous)) == ["second?"]
+    go(graph, Command(resume="two"), asynchronous=asynchronous)
+    assert place.effects.lines("charge") == ["one, two"]
+
+
 @pytest.mark.parametrize("shape", ["create_agent", "tool_node"])
 @pytest.mark.parametrize("first", ["raises", "asks"])
 def test_a_call_whose_error_nobody_saw_is_asked_about(place: Place, shape: str, first: str) -> None:
