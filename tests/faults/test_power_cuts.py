@@ -167,7 +167,9 @@ def places_to_die(root: Path, fsync: str) -> list[tuple[int, float]]:
     ]
 
 
-@pytest.mark.parametrize("fsync", POLICIES)
+@pytest.mark.parametrize(
+    "fsync", [fsync if fsync == "never" else pytest.param(fsync, marks=pytest.mark.slow) for fsync in POLICIES]
+)
 def test_a_killed_process_loses_nothing_and_neither_does_the_next_ones_power_cut(
     tmp_path: Path, expected: Any, fsync: str
 ) -> None:
