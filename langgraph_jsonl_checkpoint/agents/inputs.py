@@ -58,7 +58,7 @@ def resume_or_invoke(
         RuntimeError: It was called inside of its own run of the same thread, for which it would wait for ever.
     """
     run = _Inputs(graph, config, input_id)
-    token = _around.set(run.leases)
+    token = _around.set((*_around.get(), run.lease))
     try:
         drive(run.turn())
         if isinstance(input, Command):
@@ -86,7 +86,7 @@ async def aresume_or_invoke(
 ) -> Any:
     """`resume_or_invoke` in an event loop."""
     run = _Inputs(graph, config, input_id)
-    token = _around.set(run.leases)
+    token = _around.set((*_around.get(), run.lease))
     try:
         await adrive(run.turn())
         if isinstance(input, Command):
@@ -111,10 +111,9 @@ class _Inputs:
         config: The thread, without the input's id: what goes on is another input's run.
         named: The thread with it.
         lease: The turn with the thread.
-        leases: The turns that are held around here, with this one.
 
     Raises:
-        RuntimeError: One of them is this thread's.
+        RuntimeError: It is held around here.
     """
 
     def __init__(self, graph: Graph, config: RunnableConfig, input_id: str | None) -> None:
@@ -138,7 +137,6 @@ class _Inputs:
                 f"thread {self.thread_id!r} is run by a resume_or_invoke around this call, which would wait for its "
                 "end. Call the graph itself, or use a thread of its own."
             )
-        self.leases = (*_around.get(), self.lease)
 
     def turn(self) -> Generator[Step, Any, None]:
         """Wait for the turn with the thread."""

@@ -24,7 +24,7 @@ Place = tuple[str, "Key"]
 
 _around: ContextVar[tuple[Place, ...]] = ContextVar("around", default=())  # the innermost call last
 _NO_CALL = "", ""
-_RANGE = 1000  # what one call may draw; the next call's range begins behind it
+_RANGE = 1_000_000  # what one call may draw; the next call's range begins behind it
 
 
 @contextlib.contextmanager
@@ -52,6 +52,7 @@ class Numbers:
     def __init__(self, count: Callable[[], int]) -> None:
         self._count = count
         self._own: dict[Key, Callable[[], int]] = {}
+        self._calls: set[Key] = set()
         self._lock = threading.Lock()
         self._taken: set[int] = set()
         self._again: dict[Key, list[int]] = {}
@@ -76,9 +77,10 @@ class Numbers:
 
         A process that is killed records no end of its calls, and the next one has them in another order.
         """
-        if _around.get():
-            return  # a ToolNode inside of a tool, whose calls have no place among the task's
         with self._lock:
+            if any(key in self._calls for _, key in _around.get()):
+                return  # a ToolNode inside of a tool of this task, whose calls have no place among the task's
+            self._calls.update(keys)
             for place, key in enumerate(keys[1:], 1):
                 self._own.setdefault(key, itertools.count(place * _RANGE).__next__)
 

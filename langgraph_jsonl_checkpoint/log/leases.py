@@ -77,7 +77,11 @@ class Lease:
 
     def clear(self) -> None:
         """Remove the file that a holder left who was killed."""
-        if os.path.lexists(self._path) and self.take():
+        try:
+            files.stat(self._path, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        if self.take():
             self.give_back()
 
     def drop(self) -> None:

@@ -75,9 +75,9 @@ class Place:
         answer = self.process(shape, dies={tool: list(after) for tool in tools or ("charge",)}, **options)
         assert answer["code"] == -signal.SIGKILL, answer
 
-    def crash_of_agents(self) -> None:
+    def crash_of_agents(self, *, deep: bool) -> None:
         """A process is killed in the `mail` of the second of two agents that are called as tools."""
-        assert self._program.order(agents=str(self.root))["code"] == -signal.SIGKILL
+        assert self._program.order(agents=str(self.root), deep=deep)["code"] == -signal.SIGKILL
 
     def kill(self, pid: int) -> None:
         """Kill a process that waits in a tool."""

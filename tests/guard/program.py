@@ -113,11 +113,11 @@ def work(
     sys.exit()  # a process that ends in good order gives its lock back
 
 
-def die_in_an_agent(_: warm.Report, *, agents: str) -> None:
+def die_in_an_agent(_: warm.Report, *, agents: str, deep: bool) -> None:
     """Die in `mail`, which one agent called as a tool runs, before the other has begun; `agents` is the folder."""
     effects = Effects(Path(agents), {"mail": warm.die})
     with JsonlSaver(Path(agents) / "sessions") as saver:
-        go(agents_as_tools(effects, saver, late="alpha", until=threading.Event().wait), PAY)
+        go(agents_as_tools(effects, saver, late="alpha", until=threading.Event().wait, deep=deep), PAY)
 
 
 def obey(order: dict[str, Any]) -> dict[str, Any]:

@@ -250,8 +250,11 @@ def _direct(saver: Any, body: Any) -> Any:
     return graph.compile(checkpointer=saver)
 
 
-def agents_as_tools(effects: Effects, saver: Any, *, late: str, until: Callable[[], Any]) -> Any:
-    """A ToolNode whose tools are agents: alpha charges and beta mails. The agent of one begins late."""
+def agents_as_tools(effects: Effects, saver: Any, *, late: str, until: Callable[[], Any], deep: bool = False) -> Any:
+    """A ToolNode whose tools are agents: alpha charges and beta mails. The agent of one begins late.
+
+    If it is deep, that is itself an agent that another one calls as its tool.
+    """
 
     def ask(name: str, call: dict[str, Any], config: RunnableConfig) -> str:
         if name == late:
@@ -269,7 +272,16 @@ def agents_as_tools(effects: Effects, saver: Any, *, late: str, until: Callable[
         return ask("beta", MAIL, config)
 
     calls = [{"name": name, "args": {"x": 1}, "id": name} for name in ("alpha", "beta")]
-    return build("tool_node", saver, [tool(alpha), tool(beta)], Model(rounds=[calls]))
+    graph = build("tool_node", None if deep else saver, [tool(alpha), tool(beta)], Model(rounds=[calls]))
+    if not deep:
+        return graph
+
+    def gamma(x: int, config: RunnableConfig) -> str:
+        """Ask the agent that asks both."""
+        return str(told(graph.invoke({"messages": [("user", "go")]}, config)["messages"]))
+
+    call = {"name": "gamma", "args": {"x": 1}, "id": "gamma"}
+    return build("tool_node", saver, [tool(gamma)], Model(rounds=[[call]]))
 
 
 def go(graph: Any, given: Any, config: RunnableConfig = CONFIG, *, asynchronous: bool = False, **options: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ from langgraph.types import Command, interrupt
 from guard.scene import CHARGE, CONFIG, MAIL, PAY, Model, agents_as_tools, asked, build, go, told
 from langgraph_jsonl_checkpoint import SessionMiddleware, ToolGuard, decide
 from langgraph_jsonl_checkpoint.agents import turn
+from langgraph_jsonl_checkpoint.agents.numbers import Numbers, inside
+from langgraph_jsonl_checkpoint.agents.turn import Turn
 from langgraph_jsonl_checkpoint.tool_calls.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -62,21 +65,52 @@ def test_an_agent_that_runs_again_is_not_given_what_its_neighbour_came_to(
 
 
 @BOTH_WAYS
+@pytest.mark.parametrize("deep", [False, True], ids=["agents", "agents of an agent"])
 def test_an_agent_of_a_killed_process_is_not_given_what_its_neighbour_came_to(
-    place: Place, asynchronous: bool
+    place: Place, asynchronous: bool, deep: bool
 ) -> None:
     """Nobody recorded how far the calls were, and they begin in another order: each goes on with its own subgraph."""
-    place.crash_of_agents()
-    graph = agents(place, place.saver(), {})
-    question, *_ = asked(go(graph, None, asynchronous=asynchronous))
-    assert [call["name"] for call in question["calls"]] == ["alpha", "beta"]
-    again = decide(graph, CONFIG, {key: {"type": "approve"} for key in ("alpha", "beta")})
-    (question,) = asked(go(graph, again, asynchronous=asynchronous))
-    assert [call["name"] for call in question["calls"]] == ["mail"]
-    sent = decide(graph, CONFIG, {"mail-1": {"type": "respond", "message": "it is sent"}})
-    result = go(graph, sent, asynchronous=asynchronous)
-    assert told(result["messages"]) == {"alpha": "charged 40 EUR", "beta": "it is sent"}
+    place.crash_of_agents(deep=deep)
+    late: Any = {"late": "beta", "until": lambda: time.sleep(0.1)}
+    graph = agents_as_tools(place.effects, place.saver(), **late, deep=deep)
+    result, named = go(graph, None, asynchronous=asynchronous), []
+    while asked(result):
+        names = [call["tool_call_id"] for question in asked(result) for call in question["calls"]]
+        said = {"mail-1": {"type": "respond", "message": "it is sent"}}
+        given = {name: said.get(name, {"type": "approve"}) for name in names}
+        result = go(graph, decide(graph, CONFIG, given), asynchronous=asynchronous)
+        named.append(names)
+    assert named == [["gamma"]] * deep + [["alpha", "beta"], ["mail-1"]]
+    came_to = {"alpha": "charged 40 EUR", "beta": "it is sent"}
+    assert told(result["messages"]) == ({"gamma": str(came_to)} if deep else came_to)
     assert (place.effects("charge"), place.effects("mail")) == (1, 1)
+
+
+def test_calls_that_draw_many_numbers_draw_no_others() -> None:
+    """In whatever order they draw, and in a tool of another task: each has the numbers that it has in any process."""
+    calls = [("task", name) for name in ("first", "second", "third")]
+    drawn = []
+    for order in (calls * 1500, calls[::-1] * 1500):
+        numbers = Numbers(itertools.count().__next__)
+        with inside(("t", ("another task", "call"))):
+            numbers.part(calls)
+            for call in order:
+                with inside(("t", call)):
+                    numbers()
+        drawn.append([numbers.drawn(call) for call in calls])
+    assert drawn[0] == drawn[1]
+    assert len({number for each in drawn[0] for number in each}) == 4500
+
+
+def test_a_tool_is_behind_until_it_has_its_answer() -> None:
+    """LangGraph gives a number and then the answer; in between another tool would take what is there."""
+    key = ("task", "call")
+    turn = Turn(numbers={"interrupts": Numbers(itertools.count().__next__)}, drew={key: [0]}, running={key})
+    assert turn.is_behind(key, 0)
+    with inside(("t", key)):
+        assert turn.numbers["interrupts"]() == 0
+    assert turn.is_behind(key, 0)
+    assert not turn.is_behind(key, 1)
 
 
 def test_a_task_that_a_tool_calls_is_not_given_what_its_neighbours_came_to(place: Place) -> None:
