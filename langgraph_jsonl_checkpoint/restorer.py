@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_jsonl_checkpoint.errors import NoSessionError
-from langgraph_jsonl_checkpoint.in_worker_threads import submit
 from langgraph_jsonl_checkpoint.log.leases import Lease
 from langgraph_jsonl_checkpoint.log.lines import no_collections
 from langgraph_jsonl_checkpoint.restore.open_calls import OpenCalls
@@ -24,6 +23,7 @@ from langgraph_jsonl_checkpoint.upkeep.salvage import Salvage, salvage
 from langgraph_jsonl_checkpoint.upkeep.verification import Head, Verification, verify
 from langgraph_jsonl_checkpoint.values.seal import Serde
 from langgraph_jsonl_checkpoint.values.serializer import TypedSerializer
+from langgraph_jsonl_checkpoint.workers import submit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

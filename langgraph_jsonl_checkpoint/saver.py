@@ -21,7 +21,7 @@ from langgraph.checkpoint.base import (
 from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.errors import DeletedSessionError
 from langgraph_jsonl_checkpoint.folds.memory import Deriver
-from langgraph_jsonl_checkpoint.in_worker_threads import InWorkerThreads, submit
+from langgraph_jsonl_checkpoint.in_worker_threads import InWorkerThreads
 from langgraph_jsonl_checkpoint.log.writers import Writer
 from langgraph_jsonl_checkpoint.restore.restored import lend
 from langgraph_jsonl_checkpoint.restorer import Fsync, RestoreMemory, Restorer
@@ -33,6 +33,7 @@ from langgraph_jsonl_checkpoint.tool_calls.redaction import Redaction
 from langgraph_jsonl_checkpoint.upkeep import threads
 from langgraph_jsonl_checkpoint.values.serializer import TypedSerializer
 from langgraph_jsonl_checkpoint.versions import next_version
+from langgraph_jsonl_checkpoint.workers import submit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.errors import ToolLogError
-from langgraph_jsonl_checkpoint.in_worker_threads import submit
 from langgraph_jsonl_checkpoint.saver import JsonlSaver
+from langgraph_jsonl_checkpoint.workers import submit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from langgraph.types import Command
 
 from langgraph_jsonl_checkpoint.agents.flow import adrive, drive, finished
-from langgraph_jsonl_checkpoint.in_worker_threads import submit
 from langgraph_jsonl_checkpoint.saver import JsonlSaver
+from langgraph_jsonl_checkpoint.workers import submit
 
 if TYPE_CHECKING:
     from collections.abc import Generator
