@@ -18,7 +18,6 @@ from langgraph.checkpoint.base import (
     get_checkpoint_id,
 )
 
-from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.errors import DeletedSessionError
 from langgraph_jsonl_checkpoint.folds.memory import Deriver
 from langgraph_jsonl_checkpoint.in_worker_threads import InWorkerThreads
@@ -31,6 +30,7 @@ from langgraph_jsonl_checkpoint.sessions.reader import Reader
 from langgraph_jsonl_checkpoint.sessions.storing import PutCall, WritesCall
 from langgraph_jsonl_checkpoint.tool_calls.redaction import Redaction
 from langgraph_jsonl_checkpoint.upkeep import threads
+from langgraph_jsonl_checkpoint.upstream import tasks
 from langgraph_jsonl_checkpoint.values.serializer import TypedSerializer
 from langgraph_jsonl_checkpoint.versions import next_version
 from langgraph_jsonl_checkpoint.workers import submit
@@ -46,9 +46,6 @@ if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.folds.memory import MemoryDeriver
     from langgraph_jsonl_checkpoint.sessions.session import Session
     from langgraph_jsonl_checkpoint.tool_calls.redaction import Redact
-
-
-_LONGEST_KEY = 64  # BLAKE2b takes no longer one
 
 
 class JsonlSaver(Restorer, InWorkerThreads):
@@ -99,22 +96,17 @@ class JsonlSaver(Restorer, InWorkerThreads):
         chain_key: bytes | None = None,
     ) -> None:
         super().__init__(serde=TypedSerializer() if serde is None else serde)
-        if fsync not in get_args(Fsync):
-            raise ValueError(f"fsync is one of {', '.join(map(repr, get_args(Fsync)))}, not {fsync!r}")
-        if restore_memory not in get_args(RestoreMemory):
-            said = ", ".join(map(repr, get_args(RestoreMemory)))
-            raise ValueError(f"restore_memory is one of {said}, not {restore_memory!r}")
+        _check("fsync", fsync, get_args(Fsync))
+        _check("restore_memory", restore_memory, get_args(RestoreMemory))
         if max_open < 1 or cache_size < 0:
             raise ValueError(f"max_open is at least 1 and cache_size at least 0, not {max_open!r} and {cache_size!r}")
-        if chain_key is not None and not (isinstance(chain_key, bytes) and 0 < len(chain_key) <= _LONGEST_KEY):
-            raise ValueError(f"chain_key is 1 to {_LONGEST_KEY} bytes, as secrets.token_bytes(32) makes them")
         self._fsync = fsync
         self._restore_memory = restore_memory
         self._deriver: MemoryDeriver = memory or Deriver()
         self._redaction = Redaction(redact)
         # A clone that with_allowlist makes shares the sessions, and has a serde of its own.
         where = os.path.normpath(os.path.join(getcwd(), root))
-        writer = Writer(where, "default" if workspace is None else workspace, chain_key or b"")
+        writer = Writer(where, "default" if workspace is None else workspace, chain_key)
         self._sessions = Sessions(where, writer.workspace, max_open, cache_size, writer)
 
     @classmethod
@@ -233,7 +225,7 @@ class JsonlSaver(Restorer, InWorkerThreads):
             UnsupportedVersionError: Another version of the package wrote it.
         """
         ns, name = _ns(config), _checkpoint_id(config)
-        run = upstream.run_of(config["configurable"])
+        run = tasks.run_of(config["configurable"])
         with self._begun(_thread_id(config), run) as (session, reader, restored):
             self._begin(session, config)
             lent = self._lent(session, restored) if not ns and not name else None
@@ -334,6 +326,11 @@ class JsonlSaver(Restorer, InWorkerThreads):
 
     def _synced(self, *, ends_step: bool) -> bool | None:
         return None if self._fsync == "never" else self._fsync == "always" or ends_step
+
+
+def _check(name: str, given: str, choices: tuple[str, ...]) -> None:
+    if given not in choices:
+        raise ValueError(f"{name} is one of {', '.join(map(repr, choices))}, not {given!r}")
 
 
 def _thread_id(config: RunnableConfig) -> str:

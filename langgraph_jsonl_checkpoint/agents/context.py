@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
-from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.agents.flow import adrive, arrival, awaits, drive, saver_of
 from langgraph_jsonl_checkpoint.restore.open_calls import open_calls
+from langgraph_jsonl_checkpoint.upstream import namespaces, tasks
 from langgraph_jsonl_checkpoint.values.messages import is_lent
 
 if TYPE_CHECKING:
@@ -79,9 +79,9 @@ class Context:
     def __init__(self, saver: JsonlSaver | None, config: RunnableConfig | Mapping[str, Any], *, memory: bool) -> None:
         configurable = config.get("configurable", {})
         self._configurable = configurable
-        self._saver = saver or saver_of(upstream.checkpointer(configurable))
+        self._saver = saver or saver_of(tasks.checkpointer(configurable))
         self._thread_id = str(configurable.get("thread_id", ""))
-        self._ns = upstream.parent_namespace(configurable.get("checkpoint_ns") or "")
+        self._ns = namespaces.parent(configurable.get("checkpoint_ns") or "")
         self._memory = memory
         if "thread_id" not in configurable:
             self._saver = None
@@ -93,8 +93,8 @@ class Context:
         saver = self._saver
         if saver is None:
             return "", {}
-        calls, run = open_calls(messages), upstream.run_of(self._configurable)
-        checkpoint_id = upstream.checkpoint_of(self._configurable)
+        calls, run = open_calls(messages), tasks.run_of(self._configurable)
+        checkpoint_id = tasks.checkpoint_of(self._configurable)
         if checkpoint_id is not None and awaits(saver, self._thread_id, self._configurable):
             # What the user just said may not be stored yet, and the memory's text stays for the whole run.
             yield from arrival(saver.ledger(self._thread_id), self._ns, checkpoint_id, _PATIENCE)
@@ -106,7 +106,7 @@ class Context:
 
 def as_stored(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """The messages without what others put among them: the memory that the saver lent, answers that are made up."""
-    return [m for m in messages if not is_lent(m) and not (isinstance(m, ToolMessage) and upstream.is_placeholder(m))]
+    return [m for m in messages if not is_lent(m) and not (isinstance(m, ToolMessage) and tasks.is_placeholder(m))]
 
 
 def answered(messages: Sequence[BaseMessage], answers: Mapping[str, ToolMessage]) -> list[BaseMessage]:

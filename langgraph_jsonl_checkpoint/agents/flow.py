@@ -11,9 +11,9 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.errors import ToolLogError
 from langgraph_jsonl_checkpoint.saver import JsonlSaver
+from langgraph_jsonl_checkpoint.upstream import tasks
 from langgraph_jsonl_checkpoint.workers import submit
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ def awaits(saver: JsonlSaver, thread_id: str, configurable: Mapping[str, Any]) -
 
     Under `durability="exit"` it does not; another checkpointer's is not for this log to wait for.
     """
-    shared = saver.shares(upstream.checkpointer(configurable), thread_id)
-    return shared and not upstream.is_stored_at_exit(configurable)
+    shared = saver.shares(tasks.checkpointer(configurable), thread_id)
+    return shared and not tasks.is_stored_at_exit(configurable)
 
 
 def arrival(ledger: Ledger, ns: str, checkpoint_id: str, patience: float) -> Generator[Step, Any, bool]:

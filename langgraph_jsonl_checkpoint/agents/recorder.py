@@ -14,12 +14,12 @@ import langchain_core
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables.config import var_child_runnable_config
 
-from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.agents.flow import barrier, drive, own_saver
 from langgraph_jsonl_checkpoint.agents.policy import checked
 from langgraph_jsonl_checkpoint.agents.tool_guard import ended_by
 from langgraph_jsonl_checkpoint.errors import UncertainToolCallError
 from langgraph_jsonl_checkpoint.tool_calls.rules import Visit
+from langgraph_jsonl_checkpoint.upstream import namespaces, tasks
 from langgraph_jsonl_checkpoint.values.text import without_addresses
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class SessionRecorder(BaseCallbackHandler):
             return  # no thread that anybody could go on with
         name = (serialized or {}).get("name") or kwargs.get("name") or ""
         args: Any = inputs if inputs is not None else {"input": input_str}
-        task = upstream.task_of(place)
+        task = namespaces.task_of(place)
         ledger = self._saver.ledger(str(thread_id))
         told = ledger.redaction.value(name, args)
         tool_call_id = kwargs.get("tool_call_id") or self._number(parent_run_id, name, told)
@@ -101,7 +101,7 @@ class SessionRecorder(BaseCallbackHandler):
             return
         # The config of the node that calls the tool: a callback is given none.
         configurable = (var_child_runnable_config.get() or {}).get("configurable", {})
-        calls = self._calls_of(upstream.execution_of(configurable))
+        calls = self._calls_of(tasks.execution_of(configurable))
         key, again = self._claim(calls, task, tool_call_id)
         visit = Visit(
             key,
@@ -111,9 +111,9 @@ class SessionRecorder(BaseCallbackHandler):
             args,
             self._policy.effect(name, args, _Called(metadata)),
             self._policy.is_check(name, args),
-            upstream.parent_namespace(place),
-            upstream.checkpoint_of(configurable),
-            elsewhere=not self._saver.shares(upstream.checkpointer(configurable), str(thread_id)),
+            namespaces.parent(place),
+            tasks.checkpoint_of(configurable),
+            elsewhere=not self._saver.shares(tasks.checkpointer(configurable), str(thread_id)),
         )
         try:
             drive(barrier(self._saver, ledger, visit, configurable, self._timeout))

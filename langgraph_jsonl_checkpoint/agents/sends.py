@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.agents.numbers import is_inside
+from langgraph_jsonl_checkpoint.upstream import channels, tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -41,7 +41,7 @@ class Sends:
         """Send, and remember what the call, or anything in it, sends."""
         self._send(writes)
         if is_inside(self._place):
-            self.sent += [write for write in writes if upstream.is_of_state(write[0])]
+            self.sent += [write for write in writes if channels.is_of_state(write[0])]
 
     def repeat(self, writes: Iterable[Write]) -> None:
         """Send what the call sent before, but for what its task still holds: a retried node has dropped it."""
@@ -53,4 +53,4 @@ class Sends:
         """Whether the task holds this very write."""
         if isinstance(self._send, Sends):
             return self._send.holds(write)
-        return any(each is write for each in upstream.held_by(self._send))
+        return any(each is write for each in tasks.held_by(self._send))

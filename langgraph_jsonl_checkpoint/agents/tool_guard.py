@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, cast
 from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
 
-from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.agents.flow import adrive, barrier, drive, finished, own_saver, saver_of
 from langgraph_jsonl_checkpoint.agents.numbers import inside, is_inside
 from langgraph_jsonl_checkpoint.agents.policy import ToolPolicy, checked
@@ -20,6 +19,7 @@ from langgraph_jsonl_checkpoint.agents.questions import decided, question
 from langgraph_jsonl_checkpoint.agents.sends import Sends
 from langgraph_jsonl_checkpoint.agents.turn import PAUSE, Turn, alone, in_order, shown
 from langgraph_jsonl_checkpoint.tool_calls.rules import Visit
+from langgraph_jsonl_checkpoint.upstream import namespaces, tasks
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -46,7 +46,7 @@ class Entry:
     visit: Visit
     visits: Sequence[Visit]
     turn: Turn
-    answers: upstream.Answers
+    answers: tasks.Answers
     sends: Sends
     saver: JsonlSaver
     configurable: Mapping[str, Any]
@@ -227,15 +227,15 @@ class ToolGuard:
         config = request.runtime.config
         configurable = config.get("configurable", {})
         info = request.runtime.execution_info
-        own = upstream.checkpointer(configurable)
+        own = tasks.checkpointer(configurable)
         saver = self._saver or saver_of(own)
         if saver is None or info is None or info.thread_id is None:
             return None
         thread_id = str(info.thread_id)
         ledger = saver.ledger(thread_id)
-        ns = upstream.parent_namespace(info.checkpoint_ns)
+        ns = namespaces.parent(info.checkpoint_ns)
         ledger.announce(ns)
-        answers = upstream.answers(configurable)
+        answers = tasks.answers(configurable)
         elsewhere = not saver.shares(own, thread_id)
         tools = {tool.name: tool for tool in request.runtime.tools}
 
@@ -264,7 +264,7 @@ class ToolGuard:
                 visits.append(mine := visit(request.tool_call, number))
             else:
                 visits.append(visit(call, number))
-        if mine is None or upstream.is_send(config):
+        if mine is None or tasks.is_send(config):
             mine = mine or visit(request.tool_call, 1)
             visits = [mine]
         with self._lock:
@@ -273,7 +273,7 @@ class ToolGuard:
         place = thread_id, mine.key
         if is_inside(place):
             return None
-        sends = upstream.send_through(configurable, partial(Sends, place))
+        sends = tasks.send_through(configurable, partial(Sends, place))
         return Entry(place, ledger, mine, visits, turn, answers, sends, saver, configurable)
 
 

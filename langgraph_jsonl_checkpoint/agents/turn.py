@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
     from langgraph.types import Interrupt
 
-    from langgraph_jsonl_checkpoint import upstream
     from langgraph_jsonl_checkpoint.agents.flow import Step
     from langgraph_jsonl_checkpoint.agents.sends import Write
     from langgraph_jsonl_checkpoint.folds.tool_calls import Call, Key
     from langgraph_jsonl_checkpoint.tool_calls.rules import Visit
+    from langgraph_jsonl_checkpoint.upstream import tasks
 
 PAUSE, _LONGEST_PAUSE = 0.001, 0.02  # seconds
 _NONE = (1 << 63,)  # behind all numbers
@@ -59,7 +59,7 @@ class Turn:
     drew: Mapping[Key, Sequence[int]] = field(default_factory=dict)  # the numbers that those had which paused before
     numbers: Mapping[str, Numbers] = field(default_factory=dict)
 
-    def count(self, answers: upstream.Answers, keys: Sequence[Key]) -> None:
+    def count(self, answers: tasks.Answers, keys: Sequence[Key]) -> None:
         """Count what this execution's calls do; a retried node counts its interrupts anew."""
         self.numbers = answers.counters(Numbers)
         for what in _RUN & self.numbers.keys():
@@ -102,11 +102,11 @@ class Turn:
         status, args = self.ended.get(visit.key, ("", None))
         return status in ("failed", "cancelled") or status != "" and args != visit.given
 
-    def has_answer(self, answers: upstream.Answers) -> bool:
+    def has_answer(self, answers: tasks.Answers) -> bool:
         """Whether there is an answer that was not used."""
         return answers.stored > self.used or answers.is_given and not self.took_given
 
-    def take(self, answers: upstream.Answers, value: Any) -> Any:
+    def take(self, answers: tasks.Answers, value: Any) -> Any:
         """The next answer; without one the run is interrupted with `value`."""
         stored = answers.stored
         answer = interrupt(value)
@@ -124,7 +124,7 @@ class Turn:
             self.present.remove(key)
 
 
-def in_order(turn: Turn, visits: Sequence[Visit], key: Key, answers: upstream.Answers) -> Generator[Step, Any, None]:
+def in_order(turn: Turn, visits: Sequence[Visit], key: Key, answers: tasks.Answers) -> Generator[Step, Any, None]:
     """Let a call begin behind those before it.
 
     Those that paused in an earlier execution come first, by the number that each had: each takes its answer again
@@ -139,7 +139,7 @@ def in_order(turn: Turn, visits: Sequence[Visit], key: Key, answers: upstream.An
             waited += PAUSE
 
 
-def shown(turn: Turn, key: Key, answers: upstream.Answers) -> Generator[Step, Any, tuple[Interrupt, ...]]:
+def shown(turn: Turn, key: Key, answers: tasks.Answers) -> Generator[Step, Any, tuple[Interrupt, ...]]:
     """What a call that waits for a human shows: the interrupt that has the lowest number of its task.
 
     The next answer has that number, and LangGraph shows what comes out first (in threads, of the first call): so all

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
-from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.log import records
+from langgraph_jsonl_checkpoint.upstream import channels, namespaces
 from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class Checkpoints:
             # Then the run goes on. An interrupt may come before the checkpoints that led to it; and while a task
             # waits, or has failed, a subgraph in another task of its superstep may go on to its end.
             within, at = places.ended_at
-            if name > at and upstream.is_within(within, ns):
+            if name > at and namespaces.is_within(within, ns):
                 places.ended = None
         if _INPUT in text:
             told = _record(text, "checkpoint", records.Checkpoint).input
@@ -141,10 +141,10 @@ class Checkpoints:
         places.spaces.setdefault(ns, {}).setdefault(name, [-1]).append(seq)
         if _SPECIAL in text:
             record = _record(text, "writes", records.Writes)
-            if any(index == upstream.RESUME_INDEX for index, _, _ in record.writes):
+            if any(index == channels.RESUME_INDEX for index, _, _ in record.writes):
                 if places.ended is not None and name >= places.ended_at[1]:
                     places.ended = None  # a human has answered; an answer may come behind the end that it led to
-                if untag_text(record.task) == upstream.NULL_TASK:
+                if untag_text(record.task) == channels.NULL_TASK:
                     places.answer = seq
 
     @property
@@ -165,7 +165,7 @@ class Checkpoints:
         if seq is None:
             return None
         record = self._parsed(seq, "writes", records.Writes)
-        return seq, [text for index, _, text in record.writes if index == upstream.RESUME_INDEX][-1]
+        return seq, [text for index, _, text in record.writes if index == channels.RESUME_INDEX][-1]
 
     def get(self, ns: str, checkpoint_id: str | None) -> records.Checkpoint | None:
         """A namespace's checkpoint with this id, or its newest."""

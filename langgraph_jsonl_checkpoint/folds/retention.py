@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.log import records
+from langgraph_jsonl_checkpoint.upstream import channels, namespaces
 from langgraph_jsonl_checkpoint.values.references import texts_of
 from langgraph_jsonl_checkpoint.values.thaw import BadTextError
 from langgraph_jsonl_checkpoint.values.types import untag_text
@@ -55,7 +55,7 @@ def all_but_latest(fold: Checkpoints, thaw: Thawer) -> Removal:
     for ns, name in heads.items():
         parents = _metadata(fold, thaw, ns, name).get("parents")
         root = parents.get("") if isinstance(parents, dict) else None
-        if upstream.task_namespace(ns) and root and root != heads.get("") and fold.get("", root) is not None:
+        if namespaces.is_of_task(ns) and root and root != heads.get("") and fold.get("", root) is not None:
             removal.namespaces.add(ns)
     kept = {(ns, name) for ns, name in heads.items() if ns not in removal.namespaces}
     for ns, name in list(kept):
@@ -150,7 +150,7 @@ def _kept_values(record: records.Value, numbers: set[int]) -> list[records.Value
 def _needed(fold: Checkpoints, thaw: Thawer, ns: str, name: str) -> set[Key]:
     """The ancestors whose writes, or snapshots, a checkpoint's DeltaChannels are rebuilt from."""
     record = _record(fold, ns, name)
-    missing = set(upstream.delta_channels(_metadata(fold, thaw, ns, name)))
+    missing = set(channels.delta_channels(_metadata(fold, thaw, ns, name)))
     if missing:
         missing -= _channels(fold, thaw, record)
     found: set[Key] = set()
@@ -172,7 +172,7 @@ def _sends_parent(fold: Checkpoints, ns: str, name: str) -> set[Key]:
     if record.parent is None or not isinstance(record.v, int) or record.v >= 4:  # noqa: PLR2004
         return set()
     parent = untag_text(record.parent)
-    if fold.get(ns, parent) is None or all(w.channel != upstream.TASKS for w in fold.writes(ns, parent)):
+    if fold.get(ns, parent) is None or all(w.channel != channels.TASKS for w in fold.writes(ns, parent)):
         return set()
     return {(ns, parent)}
 

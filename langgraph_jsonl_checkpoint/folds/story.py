@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage, convert_to_messages
 
-from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.folds.memory import AnswerEvent, Event, MessageEvent, TodosEvent, ToolEvent
 from langgraph_jsonl_checkpoint.folds.resume import told
 from langgraph_jsonl_checkpoint.folds.tool_calls import ToolCalls
 from langgraph_jsonl_checkpoint.log import records
+from langgraph_jsonl_checkpoint.upstream import channels
 from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Story:
         runs = tree.get("$list") if isinstance(tree, dict) else None
         if runs is None:
             # A snapshot of a DeltaChannel, or a list that is too short to be numbered.
-            yield from self._written(upstream.delta_value(thaw.built(tree)), seq)
+            yield from self._written(channels.delta_value(thaw.built(tree)), seq)
             return
         # Append-only lists begin as the last one did: only what differs is looked at.
         same = next((i for i, (a, b) in enumerate(zip(self._runs, runs, strict=False)) if a != b), None)
@@ -106,7 +106,7 @@ class Story:
         for index, channel, text in record.writes:
             if channel == MESSAGES:
                 self._pending.setdefault(untag_text(record.checkpoint), []).append((seq, text))
-            elif index == upstream.RESUME_INDEX:
+            elif index == channels.RESUME_INDEX:
                 answer = thaw.value(text)
                 answer = answer[-1] if isinstance(answer, list) and answer else answer
                 # The same answer is stored for the run, and then with those before it for its task.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langgraph_jsonl_checkpoint import upstream
+from langgraph_jsonl_checkpoint.upstream import namespaces
 from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Untaken:
             # Under durability="exit" those in between are never stored: a later one of the same run stands for them,
             # also in the graph around.
             is_next = call.ns == ns and call.checkpoint == parent
-            is_own = call.writer == writer and upstream.is_within(call.ns, ns)
+            is_own = call.writer == writer and namespaces.is_within(call.ns, ns)
             if is_next or is_own:
                 del self._calls[call.key]
             if is_own and record.source == "loop" and self._went_on(call, record, name, is_next):

@@ -14,6 +14,7 @@ import threading
 from langgraph_jsonl_checkpoint.log import entries, files, names
 
 _FOLDER = ".writers"
+_LONGEST_KEY = 64  # BLAKE2b takes no longer one
 
 
 class Writer:
@@ -22,25 +23,34 @@ class Writer:
     Args:
         root: The saver's directory.
         workspace: The group of threads that it writes to.
-        chain_key: The key of its logs' chains; empty for none.
+        chain_key: The key of its logs' chains; None for none.
+
+    Raises:
+        ValueError: The key is too long, or empty.
 
     Attributes:
         root: As given.
         workspace: As given.
-        chain_key: As given.
+        chain_key: As given; empty for none.
         id: Its id; no other writer ever has it.
         left: The threads whose runs it wrote last, and that are not over.
     """
 
-    def __init__(self, root: str, workspace: str, chain_key: bytes = b"") -> None:
+    def __init__(self, root: str, workspace: str, chain_key: bytes | None = None) -> None:
+        if chain_key is not None and not (isinstance(chain_key, bytes) and 0 < len(chain_key) <= _LONGEST_KEY):
+            raise ValueError(f"chain_key is 1 to {_LONGEST_KEY} bytes, as secrets.token_bytes(32) makes them")
         self.root = root
         self.workspace = workspace
-        self.chain_key = chain_key
+        self.chain_key = chain_key or b""
         self.id = secrets.token_hex(4)
         self.left: set[str] = set()
         self._fd: int | None = None
         self._file = (0, 0)
         self._lock = threading.Lock()
+
+    def another(self) -> Writer:
+        """A new writer of the same logs."""
+        return Writer(self.root, self.workspace, self.chain_key or None)
 
     def live(self) -> None:
         """Take the lock, unless it is held: before a log names this writer.

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.types import Command
 
-from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.folds.story import MESSAGES
 from langgraph_jsonl_checkpoint.folds.tool_calls import RUNS_AGAIN
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.tool_calls.answers import Verdict, answer, outcome_unknown, without_result
+from langgraph_jsonl_checkpoint.upstream import channels
 from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class OpenCalls:
     def _unrecorded_answer(self, ns: str, lineage: Sequence[str], call: Any) -> ToolMessage | None:
         session = self._session
         for name in lineage:
-            waits = [w for w in session.checkpoints.writes(ns, name) if w.channel == upstream.INTERRUPT]
+            waits = [w for w in session.checkpoints.writes(ns, name) if w.channel == channels.INTERRUPT]
             if waits:
                 return None
         fold, runs = session.checkpoints, session.runs

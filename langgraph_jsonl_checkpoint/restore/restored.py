@@ -13,13 +13,13 @@ import msgspec
 from langchain_core.messages import BaseMessage
 from langgraph.graph.message import add_messages
 
-from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.errors import NoSessionError
 from langgraph_jsonl_checkpoint.folds.resume import LastCheckpoint, ResumeState, ToolCall, told, unrecorded
 from langgraph_jsonl_checkpoint.folds.story import MESSAGES, Story
 from langgraph_jsonl_checkpoint.folds.tool_calls import is_replay_safe
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.restore.open_calls import stored_results
+from langgraph_jsonl_checkpoint.upstream import channels
 from langgraph_jsonl_checkpoint.values.messages import MEMORY_ID, MemoryMessage
 from langgraph_jsonl_checkpoint.values.types import untag_text
 
@@ -211,7 +211,7 @@ class Restored:
         """The status of a call that has no record and no result."""
         session = self._session
         writer = session.runs.writer_of(session.checkpoints.seq(ns, checkpoint_id))
-        if any(w.channel == upstream.INTERRUPT for w in session.checkpoints.writes(ns, checkpoint_id)):
+        if any(w.channel == channels.INTERRUPT for w in session.checkpoints.writes(ns, checkpoint_id)):
             return "waiting"
         # Where a hook was installed, a call without a record never started.
         if not scheduled or session.runs.is_hooked(writer, ns):
@@ -229,11 +229,11 @@ class Restored:
         name = untag_text(record.id)
         with reader.reading(reader.fold.seq(ns, name), f"checkpoint {name!r}"):
             held = reader.thaw.tree(record.channels)
-            value = upstream.delta_value(reader.thaw.built(held[MESSAGES])) if MESSAGES in held else None
+            value = channels.delta_value(reader.thaw.built(held[MESSAGES])) if MESSAGES in held else None
         if MESSAGES not in held:
             # A DeltaChannel's value is rebuilt from the writes of the ancestors.
             history = reader.delta_history(ns, None, [MESSAGES])[MESSAGES]
-            value = upstream.delta_value(history.get("seed")) or []
+            value = channels.delta_value(history.get("seed")) or []
             for _, _, written in history["writes"]:
                 value = _added(value, written)
         return [m for m in value if isinstance(m, BaseMessage)] if isinstance(value, list) else []

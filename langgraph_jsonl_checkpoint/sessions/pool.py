@@ -289,7 +289,7 @@ class Sessions:
         """
         inherited, parent = self._open, self.writer
         self._end.detach()  # it would say that the parent left its runs
-        self._start(Writer(self.root, self.workspace, self.writer.chain_key))
+        self._start(parent.another())
         for session in inherited.values():
             session.forget()
         parent.drop()

@@ -13,9 +13,9 @@ from uuid import UUID
 import msgspec
 from langgraph.checkpoint.base import get_checkpoint_metadata
 
-from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.errors import ValueEncodingError
 from langgraph_jsonl_checkpoint.log import records
+from langgraph_jsonl_checkpoint.upstream import channels, tasks
 from langgraph_jsonl_checkpoint.values.freeze import Freezer
 from langgraph_jsonl_checkpoint.values.shadows import Shadow
 from langgraph_jsonl_checkpoint.values.types import tag_text
@@ -59,7 +59,7 @@ class PutCall:
         self._parent = parent and id_text(parent, "parent's id")
         try:
             self._changed = [tag_text(c) for c in changed]
-            self._next = upstream.next_nodes(checkpoint)
+            self._next = channels.next_nodes(checkpoint)
         except (TypeError, AttributeError):
             _check_names(checkpoint)
             raise
@@ -72,7 +72,7 @@ class PutCall:
         self._v = rest.pop("v") if type(rest.get("v")) is int else msgspec.UNSET
         self._updated = rest.pop("updated_channels") if _is_names(rest.get("updated_channels", 0)) else msgspec.UNSET
 
-        applied = self.ns == "" and (self._source == "input" or upstream.is_stored_at_exit(configurable))
+        applied = self.ns == "" and (self._source == "input" or tasks.is_stored_at_exit(configurable))
         self._input = configurable.get("input_id") if applied else None
 
         freezer = Freezer(session.shadows.known, serde.tree)
@@ -86,7 +86,7 @@ class PutCall:
         self._metadata = self._fields(freezer, "metadata", told, look=_listed)
         self._extra = self._fields(freezer, "field", rest) if rest else None
         self.ends_run = (
-            self.ns == "" and self._source == "loop" and not self._next and upstream.is_compiled(checkpoint)
+            self.ns == "" and self._source == "loop" and not self._next and channels.is_compiled(checkpoint)
         )
 
     def _fields(
@@ -165,15 +165,14 @@ class WritesCall:
         self._task, self._path = id_text(task_id, "task's id"), task_path
         self._writes: list[tuple[int, str, Any]] = []
         freezer = Freezer(session.shadows.known, serde.tree)
-        channels = session.shadows.of(self.ns).channels
-        before = getattr(channels, "parts", {})
+        before = getattr(session.shadows.of(self.ns).channels, "parts", {})
         for i, (channel, value) in enumerate(writes):
             what = f"write to {channel!r} of task {task_id!r}"
             part, _, _ = _named(freezer.freeze, value, what, before.get(channel))
-            self._writes.append((upstream.index_of(channel, i), channel, part))
+            self._writes.append((channels.index_of(channel, i), channel, part))
         self._reason, self._error = None, None
         if self.ns == "":
-            self._reason, self._error = upstream.end_of_run([(c, p) for _, c, p in self._writes])
+            self._reason, self._error = channels.end_of_run([(c, p) for _, c, p in self._writes])
         self.ends_run = self._reason is not None
 
     def is_stored(self, session: Session) -> bool:
@@ -193,7 +192,7 @@ class WritesCall:
         )
         if self._reason is None:
             return [writes]
-        answered = any(index == upstream.RESUME_INDEX for index, _, _ in self._writes)  # so the run had gone on
+        answered = any(index == channels.RESUME_INDEX for index, _, _ in self._writes)  # so the run had gone on
         if ended is not None and not answered and (ended.checkpoint, ended.reason) == (checkpoint, self._reason):
             return [writes]  # several tasks interrupt: one end
         error = page.text(self._error) if self._error is not None else records.NO_TEXT

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.errors import (
     DeletedSessionError,
     SessionError,
@@ -20,6 +19,7 @@ from langgraph_jsonl_checkpoint.folds.tool_calls import Decision
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.tool_calls.rules import Rules, is_equal
 from langgraph_jsonl_checkpoint.tool_calls.steps import requested, resolved, step
+from langgraph_jsonl_checkpoint.upstream import namespaces
 from langgraph_jsonl_checkpoint.values.freeze import Freezer
 from langgraph_jsonl_checkpoint.values.text import error_text
 from langgraph_jsonl_checkpoint.values.thaw import Thawer
@@ -91,12 +91,12 @@ class Ledger:
             ToolLogError: Something of this run could not be stored, so it will not come.
         """
         with self.followed() as session:
-            if upstream.graph_of(ns) in session.left_out:
+            if namespaces.graph_of(ns) in session.left_out:
                 return True
             while not session.checkpoints.has(ns, checkpoint_id):
                 if not ns:
                     return False
-                ns = upstream.parent_namespace(ns)  # a @task's calls come from the checkpoint of its entrypoint
+                ns = namespaces.parent(ns)  # a @task's calls come from the checkpoint of its entrypoint
             return True
 
     def leaves_out(self, ns: str) -> bool:
@@ -104,7 +104,7 @@ class Ledger:
         with self._sessions.use(self.thread_id) as session:
             if ns in session.checkpoints.namespaces():
                 return False
-            session.left_out.add(upstream.graph_of(ns))
+            session.left_out.add(namespaces.graph_of(ns))
             return True
 
     @contextlib.contextmanager

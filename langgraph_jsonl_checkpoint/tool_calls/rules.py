@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.errors import ToolCallRunningError, UncertainToolCallError
 from langgraph_jsonl_checkpoint.folds.tool_calls import RUNS_AGAIN, Call
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.tool_calls.answers import Verdict, answer, history, without_result
+from langgraph_jsonl_checkpoint.upstream import channels
 from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
@@ -319,7 +319,7 @@ class Rules:
         if writer in runs.paused or session.writer.is_alive(writer):
             return False
         writes = fold.writes(visit.ns, visit.checkpoint)
-        return not any(w.task == visit.key[0] and w.channel == upstream.INTERRUPT for w in writes)
+        return not any(w.task == visit.key[0] and w.channel == channels.INTERRUPT for w in writes)
 
 
 def _named(visit: Visit) -> str:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from langgraph_jsonl_checkpoint import upstream
 from langgraph_jsonl_checkpoint.errors import (
     ChainKeyError,
     CorruptSessionError,
@@ -28,6 +27,7 @@ from langgraph_jsonl_checkpoint.log.arrangement import arranged
 from langgraph_jsonl_checkpoint.log.lines import Lines
 from langgraph_jsonl_checkpoint.log.survey import span
 from langgraph_jsonl_checkpoint.upkeep.verification import Problem, surveyed
+from langgraph_jsonl_checkpoint.upstream import channels
 from langgraph_jsonl_checkpoint.values.book import Book
 from langgraph_jsonl_checkpoint.values.references import DanglingError, References, texts_of
 from langgraph_jsonl_checkpoint.values.thaw import BadTextError, Thawer
@@ -278,7 +278,7 @@ def _begin_of_deltas(contents: Contents, thaw: Thawer, ns: str, name: str) -> in
     fold = contents.checkpoints
     record = fold.get(ns, name)
     try:
-        missing = set() if record is None else set(upstream.delta_channels(thaw.value(record.metadata)))
+        missing = set() if record is None else set(channels.delta_channels(thaw.value(record.metadata)))
         if record is not None and missing:
             missing -= set(thaw.value(record.channels))
         if not missing:

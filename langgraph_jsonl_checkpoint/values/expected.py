@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin,
 
 from typing_extensions import is_typeddict
 
-from langgraph_jsonl_checkpoint import upstream
+from langgraph_jsonl_checkpoint.upstream import schemas
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -56,7 +56,7 @@ def expect_signatures(function: Any) -> None:
             seen.add(id(each))
             expect(_hints(each))
             # A task may have been made before this package was imported.
-            todo += filter(upstream.is_task, _names_in(each))
+            todo += filter(schemas.is_task, _names_in(each))
 
 
 def _names_in(function: Any) -> list[Any]:
@@ -119,4 +119,4 @@ def _resolved(hint: Any, module: str) -> list[Any]:
         return []
 
 
-upstream.hear_of_schemas(expect, expect_signatures)
+schemas.hear(expect, expect_signatures)

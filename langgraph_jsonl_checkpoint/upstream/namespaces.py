@@ -1,0 +1,33 @@
+"""The namespaces of checkpoints: a path of `graph:task id`, one of each subgraph that is around, joined by `|`.
+
+Read in langgraph 1.2 (`langgraph._internal._constants`, `langgraph.pregel._algo`).
+"""
+
+from __future__ import annotations
+
+import re
+
+
+def parent(ns: str) -> str:
+    """The namespace of the checkpoint whose task runs in `ns` (`agent:1|tools:2`)."""
+    return ns.rpartition("|")[0]
+
+
+def is_within(ns: str, around: str) -> bool:
+    """Whether a namespace is `around`, or one below it."""
+    return not around or ns == around or ns.startswith(f"{around}|")
+
+
+def is_of_task(ns: str) -> bool:
+    """Whether a namespace belongs to one call of a subgraph (`name:task id`), not to a stateful subgraph."""
+    return ":" in ns
+
+
+def graph_of(ns: str) -> str:
+    """The subgraph whose call a namespace is of."""
+    return re.sub(r":[^|]*", "", ns)
+
+
+def task_of(ns: str) -> str:
+    """The task that runs in `ns`."""
+    return ns.rpartition("|")[2].rpartition(":")[2]
