@@ -205,11 +205,19 @@ def test_a_tool_that_raised_gets_its_answer_again(place: Place, asynchronous: bo
         if place.effects("charge") == 1:
             raise TimeoutError("gateway timeout")
 
-    bodies = {
-        "before charge": lambda: interrupt("charge?"),
-        "before mail": lambda: interrupt("mail?"),
-        "charge": fail,
-    }
+    drawn = threading.Event()
+
+    def charge() -> Any:
+        try:
+            return interrupt("charge?")
+        finally:
+            drawn.set()
+
+    def mail() -> Any:
+        drawn.wait(5)
+        return interrupt("mail?")
+
+    bodies = {"before charge": charge, "before mail": mail, "charge": fail}
     graph = place.graph("tool_node", rounds=[[CHARGE, MAIL]], bodies=bodies)
     assert asked(go(graph, PAY, asynchronous=asynchronous)) == ["charge?"]
     with pytest.raises(TimeoutError):
