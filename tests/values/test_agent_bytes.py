@@ -14,13 +14,12 @@ from langgraph.channels import DeltaChannel
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Send
 
-from .thread import Thread
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from langchain_core.runnables import RunnableConfig
+
+    from .thread import Thread
 
 TURNS = 12
 CALLS = 3
@@ -48,13 +47,6 @@ def script() -> Iterator[AIMessage]:
 def read(path: str) -> str:
     """Read a file."""
     return f"RESULT-{path.split('-p', maxsplit=1)[0]}-" + "r" * 500
-
-
-@pytest.fixture
-def thread(tmp_path: Path) -> Iterator[Thread]:
-    """A thread over an empty directory."""
-    with Thread(tmp_path) as thread:
-        yield thread
 
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])

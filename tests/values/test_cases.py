@@ -33,13 +33,6 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
 
-@pytest.fixture
-def thread(tmp_path: Path) -> Iterator[Thread]:
-    """A thread over an empty directory."""
-    with Thread(tmp_path) as thread:
-        yield thread
-
-
 UNSERIALIZABLE = {
     "langgraph#8350, PurePosixPath": PurePosixPath("/a/b"),
     "langgraph#8350, range": range(3, 9, 2),

@@ -15,7 +15,6 @@ import pytest
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
-    AnyMessage,
     BaseMessage,
     HumanMessage,
     SystemMessage,
@@ -25,34 +24,10 @@ from langgraph.types import Send
 
 from .same import difference
 from .sample_types import Frozen, Level, Mode, Pair, Point
-from .thread import Thread
+from .thread import Thread, marker, message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-
-@pytest.fixture
-def thread(tmp_path: Path) -> Iterator[Thread]:
-    """A thread over an empty directory."""
-    with Thread(tmp_path) as thread:
-        yield thread
-
-
-def marker(number: int) -> str:
-    """A text that stands in the log once for each time its message is stored."""
-    return f"MARK-{number:04}-"
-
-
-def message(number: int) -> AnyMessage:
-    """A message of half a kilobyte, which begins with its marker."""
-    kind = (HumanMessage, AIMessage)[number % 2]
-    return kind(marker(number) + "x" * 500, id=f"m{number}")
-
-
-def stored(thread: Thread, numbers: range) -> list[int]:
-    """How often each of these messages is in the log."""
-    return [thread.count(marker(n)) for n in numbers]
+    from collections.abc import Callable
 
 
 CHANGES: dict[str, Callable[[AIMessage], Any]] = {
@@ -138,7 +113,7 @@ def test_a_change_of_a_message_is_stored(
         assert difference(read, [before, after, before]) is None
         assert difference(thread.read(thread.configs[1]).pending_writes[0][2], after) is None
         thread.reopen()
-    assert stored(thread, range(0, 3, 2)) == [1, 1]
+    assert thread.stored(range(0, 3, 2)) == [1, 1]
 
 
 def test_what_the_caller_does_with_values_it_read_changes_nothing(thread: Thread) -> None:

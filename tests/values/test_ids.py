@@ -10,18 +10,8 @@ from langgraph.checkpoint.base import empty_checkpoint
 
 from langgraph_jsonl_checkpoint import ValueEncodingError
 
-from .thread import Thread
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-
-@pytest.fixture
-def thread(tmp_path: Path) -> Iterator[Thread]:
-    """A thread over an empty directory."""
-    with Thread(tmp_path) as thread:
-        yield thread
+    from .thread import Thread
 
 
 @pytest.mark.parametrize("stored", [str, lambda run: run], ids=["as a string", "as a UUID"])

@@ -19,18 +19,10 @@ from .test_messages import MESSAGES
 from .thread import Thread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 CALL = {"name": "t", "args": {"path": ["a"]}, "id": "c", "type": "tool_call"}
 READS = 4  # the first reads the text, the second keeps what it says, the later ones are built from that
-
-
-@pytest.fixture
-def thread(tmp_path: Path) -> Iterator[Thread]:
-    """A thread over an empty directory."""
-    with Thread(tmp_path) as thread:
-        yield thread
 
 
 def inside(message: BaseMessage) -> Any:

@@ -37,11 +37,9 @@ from .forge import forge
 from .same import difference
 from .sample_types import Point, Priority, Typed
 from .samples import LONG
-from .thread import Thread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from .thread import Thread
 
 BLOCKS: list[str | dict[str, Any]] = [
     "plain text",
@@ -154,13 +152,6 @@ HOLDERS = {
     "snapshot": lambda m: _DeltaSnapshot([m, LONG]),
     "snapshot of a dict": lambda m: _DeltaSnapshot({"a": {"messages": [m]}}),
 }
-
-
-@pytest.fixture
-def thread(tmp_path: Path) -> Iterator[Thread]:
-    """A thread over an empty directory."""
-    with Thread(tmp_path) as thread:
-        yield thread
 
 
 @pytest.mark.parametrize("message", [pytest.param(m, id=name) for name, m in MESSAGES.items()])

@@ -50,13 +50,6 @@ PLACES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.fixture
-def thread(tmp_path: Path) -> Iterator[Thread]:
-    """A thread over an empty directory."""
-    with Thread(tmp_path) as thread:
-        yield thread
-
-
 def written_and_read(thread: Thread, value: Any) -> dict[str, Any]:
     """Put a value at every place, as state, as a write and in metadata; reopen; what is there now."""
     held = {place: hold(value) for place, hold in PLACES.items()}

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from langchain_core.messages import (
-    AIMessage,
     AnyMessage,
-    HumanMessage,
     RemoveMessage,
     ToolMessage,
 )
@@ -21,34 +19,11 @@ from langgraph.types import Command, Overwrite, Send
 from langgraph_jsonl_checkpoint.values import book
 
 from .test_encryption import encrypted
-from .thread import Thread
+from .thread import Thread, marker, message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
-
-
-@pytest.fixture
-def thread(tmp_path: Path) -> Iterator[Thread]:
-    """A thread over an empty directory."""
-    with Thread(tmp_path) as thread:
-        yield thread
-
-
-def marker(number: int) -> str:
-    """A text that stands in the log once for each time its message is stored."""
-    return f"MARK-{number:04}-"
-
-
-def message(number: int) -> AnyMessage:
-    """A message of half a kilobyte, which begins with its marker."""
-    kind = (HumanMessage, AIMessage)[number % 2]
-    return kind(marker(number) + "x" * 500, id=f"m{number}")
-
-
-def stored(thread: Thread, numbers: range) -> list[int]:
-    """How often each of these messages is in the log."""
-    return [thread.count(marker(n)) for n in numbers]
 
 
 def test_put_and_put_writes_share_a_message(thread: Thread) -> None:
@@ -71,7 +46,7 @@ def test_an_appended_list_costs_what_is_new(thread: Thread) -> None:
         messages = [*messages, message(number)]
         thread.step({"messages": messages})
         sizes.append(thread.size())
-    assert stored(thread, range(100)) == [1] * 100
+    assert thread.stored(range(100)) == [1] * 100
     growth = [after - before for before, after in itertools.pairwise(sizes)]
     assert max(growth[-10:]) <= 1.1 * max(growth[10:20])
     thread.reopen()
@@ -101,7 +76,7 @@ def test_copies_of_a_message_are_not_stored_again(thread: Thread) -> None:
         messages = [copies[step % len(copies)](m) for m in messages]
         thread.step({"messages": messages})
         thread.write([("messages", [copy.deepcopy(messages[0])])])
-    assert stored(thread, range(10)) == [1] * 10
+    assert thread.stored(range(10)) == [1] * 10
 
 
 def test_a_reopened_saver_does_not_store_again_what_it_reads(thread: Thread) -> None:
@@ -111,7 +86,7 @@ def test_a_reopened_saver_does_not_store_again_what_it_reads(thread: Thread) -> 
         thread.reopen()
         messages = thread.values()["messages"]
         thread.step({"messages": [*messages, message(number)]})
-    assert stored(thread, range(9)) == [1] * 9
+    assert thread.stored(range(9)) == [1] * 9
     assert thread.values()["messages"] == [message(n) for n in range(9)]
 
 
@@ -124,7 +99,7 @@ def test_sends_refer_to_the_messages_of_the_state(thread: Thread) -> None:
     size = thread.size()
     thread.step({"messages": messages, "__pregel_tasks": sends})
     thread.write([("messages", Command(update={"messages": messages}, goto=sends[:1])), ("m", Overwrite(messages))])
-    assert stored(thread, range(20)) == [1] * 20
+    assert thread.stored(range(20)) == [1] * 20
     assert thread.size() - size < 2000
     thread.reopen()
     assert thread.values()["__pregel_tasks"] == sends
@@ -139,7 +114,7 @@ def test_snapshots_of_a_delta_channel_refer_to_messages(thread: Thread) -> None:
         thread.step({"files": 1})
     size = thread.size()
     thread.step({"messages": _DeltaSnapshot(messages)})
-    assert stored(thread, range(30)) == [1] * 30
+    assert thread.stored(range(30)) == [1] * 30
     assert thread.size() - size < 1000
     thread.reopen()
     assert thread.values()["messages"] == _DeltaSnapshot(messages)
@@ -159,7 +134,7 @@ def test_one_changed_file_of_fifty_is_stored_alone(thread: Thread) -> None:
         thread.step({"files": files})
         assert thread.size() - size < 2000
         states.append(copy.deepcopy(files))
-    assert stored(thread, range(60)) == [1] * 60
+    assert thread.stored(range(60)) == [1] * 60
     thread.reopen()
     assert [thread.values(c)["files"] for c in thread.configs] == states
 
@@ -195,7 +170,7 @@ def test_a_sliding_window_stores_each_message_once(thread: Thread) -> None:
     windows = [[message(n) for n in range(start, start + 10)] for start in range(40)]
     for window in windows:
         thread.step({"messages": window})
-    assert stored(thread, range(49)) == [1] * 49
+    assert thread.stored(range(49)) == [1] * 49
     thread.reopen()
     assert [thread.values(c)["messages"] for c in thread.configs] == windows
 
@@ -219,7 +194,7 @@ def test_removed_messages_leave_the_others_stored(thread: Thread) -> None:
         messages = add_messages(messages, update)
         states.append(copy.deepcopy(messages))
         thread.step({"messages": messages})
-    assert stored(thread, range(23)) == [1] * 23
+    assert thread.stored(range(23)) == [1] * 23
     thread.reopen()
     assert [thread.values(c)["messages"] for c in thread.configs[1:]] == states
 
@@ -232,7 +207,7 @@ def test_time_travel_shares_with_both_branches(thread: Thread) -> None:
     thread.configs.append(old)
     fork = [message(i) for i in (0, 1, 2, 3, 4, 8, 9, 20)]
     config = thread.step({"messages": fork})
-    assert stored(thread, range(10)) == [1] * 10
+    assert thread.stored(range(10)) == [1] * 10
     thread.reopen()
     assert thread.values(config)["messages"] == fork
     assert thread.read(config).parent_config == old

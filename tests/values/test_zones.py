@@ -18,11 +18,11 @@ from langgraph_jsonl_checkpoint.values import types
 
 from .same import difference
 from .samples import PARIS
-from .thread import Thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+    from .thread import Thread
 
 
 class Lunch(tzinfo):
@@ -42,13 +42,6 @@ class Lunch(tzinfo):
 
 class Broken(tzinfo):
     """A zone whose offset nobody can ask for."""
-
-
-@pytest.fixture
-def thread(tmp_path: Path) -> Iterator[Thread]:
-    """A thread over an empty directory."""
-    with Thread(tmp_path) as thread:
-        yield thread
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Self
 
 import zstandard
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
 from langgraph_jsonl_checkpoint import JsonlSaver
 
@@ -15,6 +16,17 @@ if TYPE_CHECKING:
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import CheckpointTuple
+
+
+def marker(number: int) -> str:
+    """A text that stands in the log once for each time its message is stored."""
+    return f"MARK-{number:04}-"
+
+
+def message(number: int) -> AnyMessage:
+    """A message of half a kilobyte, which begins with its marker."""
+    kind = (HumanMessage, AIMessage)[number % 2]
+    return kind(marker(number) + "x" * 500, id=f"m{number}")
 
 
 class Thread:
@@ -102,3 +114,7 @@ class Thread:
     def count(self, marker: str) -> int:
         """How often a text stands in the decompressed log."""
         return self.text().count(marker.encode())
+
+    def stored(self, numbers: range) -> list[int]:
+        """How often each `message` of these numbers is in the log."""
+        return [self.count(marker(n)) for n in numbers]
