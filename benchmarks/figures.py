@@ -13,7 +13,13 @@ if TYPE_CHECKING:
 
 DOCS = Path(__file__).parent.parent / "docs"
 INK, FAINT = "#24292f", "#d8dee4"
-COLOURS = {"JsonlSaver": "#0969da", "SqliteSaver": "#cf222e", "PostgresSaver": "#8250df", "InMemorySaver": "#6e7781"}
+COLOURS = {
+    "JsonlSaver": "#0969da",
+    "SqliteSaver": "#cf222e",
+    "PostgresSaver": "#8250df",
+    "InMemorySaver": "#6e7781",
+    "only written": "#bf8700",
+}
 DASHES = {"packed": (0, (4, 1.5)), '"always"': (0, (4, 1.5)), '"never"': (0, (1, 1.2))}
 # The spans of a chat, from its tenth superstep on, of which the second figure shows medians.
 FIRST, SPANS = 10, 14

@@ -15,6 +15,7 @@ from workload import play, seconds, superstep, texts
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+SAVERS = {**savers.SYNC, **savers.WRITTEN}
 # Bytes of the value, and how often it is stored.
 SIZES = {1_000: 300, 100_000: 80, 5_000_000: 10}
 
@@ -40,11 +41,11 @@ def _appended(size: int) -> Iterator[tuple[Any, Any]]:
 
 
 def _stored(values: Iterator[tuple[Any, Any]], times: int) -> dict[str, list[float]]:
-    taken: dict[str, list[float]] = {name: [] for name in savers.SYNC}
-    order = list(savers.SYNC)
+    taken: dict[str, list[float]] = {name: [] for name in SAVERS}
+    order = list(SAVERS)
     shuffle = random.Random(times).shuffle
     parent = None
-    with savers.opened(savers.SYNC) as stores:
+    with savers.opened(SAVERS) as stores:
         # The first store of a list of a given size is not an append.
         for number, (value, written) in enumerate(islice(values, times + 1)):
             calls = superstep(number, parent, value, written)
@@ -64,6 +65,6 @@ def tables(*, quick: bool) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         for kind, values in (("replaced", _replaced), ("appended to", _appended)):
             taken = _stored(values(size), max(4, times // 5) if quick else times)
             medians = {name: 1e3 * median(spent) for name, spent in taken.items()}
-            ratios = report.ratios(medians, ("SqliteSaver", "InMemorySaver"))
+            ratios = report.ratios(medians, ("SqliteSaver", "InMemorySaver", "only written"))
             rows.append({"value": f"{size // 1000:,} KB, {kind}", **medians, **ratios})
     yield "A put and its put_writes (medians in ms)", rows

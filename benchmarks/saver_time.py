@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 # Supersteps: how many threads of that length; a short one alone says little.
 LENGTHS = {50: 8, 200: 3, 800: 3}
-SAVERS = {**savers.POLICIES, **{name: make for name, make in savers.SYNC.items() if name != "JsonlSaver"}}
+PEERS = {name: make for name, make in savers.SYNC.items() if name != "JsonlSaver"}
+SAVERS = {**savers.POLICIES, **savers.WRITTEN_POLICIES, **PEERS}
 
 
 def played(supersteps: int) -> dict[str, list[float]]:

@@ -8,14 +8,16 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import postgres
+from floor import OnlyWrites, StoresNothing
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
-from workload import Chat, StoresNothing, play, recorded
+from workload import Chat, play, recorded
 
 from langgraph_jsonl_checkpoint import JsonlSaver
 
@@ -73,7 +75,13 @@ if not LEFT_OUT:
     STORED["PostgresSaver"] = postgres.saver
 SYNC: dict[str, Open] = {**STORED, "InMemorySaver": _memory}
 POLICIES: dict[str, Open] = {f'JsonlSaver, "{fsync}"': jsonl(fsync) for fsync in ("checkpoint", "always", "never")}
+# What nobody could use, to compare with: the floors.
 NOTHING, NOTHING_ASYNC = {"nothing stored": _nothing}, {"nothing stored": _async_nothing}
+WRITTEN = {"only written": OnlyWrites}
+WRITTEN_POLICIES: dict[str, Open] = {
+    'only written, "checkpoint"': OnlyWrites,
+    'only written, "never"': partial(OnlyWrites, syncs=False),
+}
 # The twins of SqliteSaver and PostgresSaver for asyncio, under the same names.
 ASYNC: dict[str, AsyncOpen] = {"JsonlSaver": jsonl(), "SqliteSaver": _async_sqlite}
 if not LEFT_OUT:
@@ -126,7 +134,7 @@ def size(saver: Any, place: Path, *, blocks: bool = False) -> int:
 def warm() -> None:
     """Imports and pydantic's caches are nobody's time."""
     supersteps = recorded(7)
-    with opened({**SYNC, **NOTHING}) as savers:
+    with opened({**SYNC, **NOTHING, **WRITTEN}) as savers:
         for name, saver in savers.items():
             if name in SYNC:
                 play(saver, supersteps, "played")

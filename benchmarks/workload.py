@@ -19,13 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import zstandard
+from floor import StoresNothing
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
-from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, copy_checkpoint
 from langgraph.checkpoint.base.id import uuid6
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
@@ -123,36 +122,6 @@ class Chat:
     async def asay(self, turns: int = 1, thread: str = "bench") -> None:
         for _ in range(turns):
             await self.graph.ainvoke(self._question(), config(thread), durability=self._durability)
-
-
-class StoresNothing(BaseCheckpointSaver[str]):
-    """What LangGraph itself takes: it keeps the newest checkpoint's own objects, so that a chat can go on."""
-
-    _newest: CheckpointTuple | None = None
-
-    def get_tuple(self, config: Any) -> Any:  # noqa: ARG002 - LangGraph's interface
-        newest = self._newest
-        return newest and newest._replace(checkpoint=copy_checkpoint(newest.checkpoint))
-
-    def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:  # noqa: ARG002
-        stored = {"configurable": {**config["configurable"], "checkpoint_id": checkpoint["id"]}}
-        self._newest = CheckpointTuple(stored, checkpoint, metadata, config, [])
-        return stored
-
-    def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
-        """A finished turn has none that are pending."""
-
-    async def aget_tuple(self, config: Any) -> Any:
-        return self.get_tuple(config)
-
-    async def aput(self, *arguments: Any) -> Any:
-        return self.put(*arguments)
-
-    async def aput_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
-        self.put_writes(config, writes, task_id, task_path)
-
-    # The versions that the savers which store something have: strings.
-    get_next_version = InMemorySaver.get_next_version
 
 
 class Call(NamedTuple):

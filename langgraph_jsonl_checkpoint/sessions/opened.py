@@ -250,7 +250,6 @@ class OpenedLog:
         """Begin with a packed log's index, if there is one to begin with; where to read on."""
         index = self._index(file, data, size)
         if index is None:
-            self._start(Lines(self.identity.path))
             return journal.Position()
         found, stored = index
         self._start(self._lines_of(file, found), stored)
