@@ -101,6 +101,9 @@ def create(path: str, data: bytes, *, sync: bool) -> LogFile:
         is_linked = True
         if sync:
             entries.sync_entries(path, *made)
+        # The second name stays until the first is on the disk: it tells the next writer if we are killed before.
+        with contextlib.suppress(OSError):
+            files.unlink(file.path)
     except BaseException:
         with contextlib.suppress(OSError):
             if is_linked:
@@ -108,9 +111,6 @@ def create(path: str, data: bytes, *, sync: bool) -> LogFile:
             files.unlink(file.path)
         file.close()
         raise
-    # The second name stays until the first is on the disk: it tells the next writer if we are killed before.
-    with contextlib.suppress(OSError):
-        files.unlink(file.path)
     file.path = path
     file.unlock()
     return file
@@ -144,6 +144,8 @@ def replace(path: str, data: bytes, *, changed: int | None = None) -> LogFile:
         files.rename(made.path, path)
         made.path = path
         entries.sync_directory(directory)
+        with contextlib.suppress(OSError):
+            files.unlink(second)
     except BaseException:
         if made.path != path:
             for name in (made.path, second):
@@ -151,8 +153,6 @@ def replace(path: str, data: bytes, *, changed: int | None = None) -> LogFile:
                     files.unlink(name)
         made.close()
         raise
-    with contextlib.suppress(OSError):
-        files.unlink(second)
     return made
 
 

@@ -21,6 +21,8 @@ _files: weakref.WeakSet[LogFile] = weakref.WeakSet()
 class LogFile:
     """One session's log, kept open. Not for several threads at once."""
 
+    _fd = -1  # also if Ctrl-C comes before `__init__` has begun
+
     def __init__(self, path: str, fd: int | None = None) -> None:
         """Open an existing log.
 
@@ -33,7 +35,6 @@ class LogFile:
             OSError: It cannot be opened, or something else stands in its place: a symbolic link, say.
         """
         flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a named pipe would wait for its other end
-        self._fd = -1
         self._identity = 0, 0
         self._refused: OSError | None = None
         if fd is None:

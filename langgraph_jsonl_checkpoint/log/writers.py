@@ -63,13 +63,25 @@ class Writer:
             return
         with self._lock:
             if not self._holds():
-                fd = _hold(self._path(self.id))
-                try:
-                    status = files.fstat(fd)
-                except BaseException:
-                    files.close(fd)
-                    raise
+                self._take(self._path(self.id))
+
+    def _take(self, path: str) -> None:
+        while True:
+            for each in entries.make_directories(os.path.dirname(path)):
+                entries.sync_directory(each)  # the log that comes next finds its root made, and so does not
+            try:
+                fd = files.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            except FileNotFoundError:
+                continue  # the last writer before us removed the directory
+            try:
+                if not files.lock_descriptor(fd, blocking=False):
+                    raise FileExistsError(f"{path} is locked by another writer; make a new saver")  # noqa: TRY301
+                status = files.fstat(fd)
                 self._fd, self._file = fd, (status.st_dev, status.st_ino)
+            except BaseException:  # Ctrl-C, too: what is locked and lost is locked for ever
+                files.close(fd)
+                raise
+            return
 
     def _holds(self) -> bool:
         """Whether the descriptor is still ours: a daemon closes all of them, and numbers are used again."""
@@ -127,21 +139,3 @@ class Writer:
     def _path(self, writer: str) -> str:
         # A forged log may name anything as a writer.
         return os.path.join(self.root, _FOLDER, names.escape(writer))
-
-
-def _hold(path: str) -> int:
-    while True:
-        for each in entries.make_directories(os.path.dirname(path)):
-            entries.sync_directory(each)  # the log that comes next finds its root made, and so does not
-        try:
-            fd = files.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        except FileNotFoundError:
-            continue  # the last writer before us removed the directory
-        try:
-            if files.lock_descriptor(fd, blocking=False):
-                return fd
-        except BaseException:
-            files.close(fd)
-            raise
-        files.close(fd)
-        raise FileExistsError(f"{path} is locked by another writer; make a new saver")

@@ -51,9 +51,13 @@ class InUse:
                 let_go(session)
                 raise
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if not self._is_inner:
+                if kind is not None and not issubclass(kind, Exception):
+                    # Ctrl-C may have come between any two lines: what they left half done is read anew.
+                    self._session.unlock()
+                    self._session.forget()
                 self._sessions.settle(self._thread_id, self._session)
                 self._session.owner = 0
                 self._session.lock.release()
@@ -67,6 +71,7 @@ class InUse:
 def let_go(session: Session) -> None:
     """Give a session's lock back, if this thread of the process has it."""
     if session.owner == threading.get_ident():
+        session.unlock()
         session.owner = 0
     try:
         session.lock.release()

@@ -73,6 +73,7 @@ class OpenedLog:
         self.texts: list[tuple[object, str]] = []
         self.parent: dict[str, Any] = {}
         self._file: logfile.LogFile | None = None
+        self._holding: list[logfile.LogFile] = []  # what may have the log's lock
         self._position = journal.Position()
         self._packed_end = 0
         self.run: object = None

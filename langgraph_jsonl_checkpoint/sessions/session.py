@@ -67,39 +67,44 @@ class Session(OpenedLog):
     ) -> bool:
         for _ in range(ATTEMPTS):
             existed = self.exists
-            if (file := self._locked()) is None:
-                if existed:
-                    self.failure = DeletedSessionError(f"{self.identity.path} was deleted during a run")
-                    return False
-                if self._create(make, serde, sync=sync):
-                    return True
-                continue
             try:
-                self._append(file, make, serde, sync=bool(sync))
+                file = self._locked()
+                if file is not None:
+                    self._append(file, make, serde, sync=bool(sync))
             finally:
-                file.unlock()
-            self._pack_if_long()
-            return True
+                self.unlock()
+            if file is not None:
+                self._pack_if_long()
+                return True
+            if existed:
+                self.failure = DeletedSessionError(f"{self.identity.path} was deleted during a run")
+                return False
+            if self._create(make, serde, sync=sync):
+                return True
         raise DeletedSessionError(f"{self.identity.path} was replaced {ATTEMPTS} times during one call; try again")
 
     def _locked(self) -> logfile.LogFile | None:
-        """The log, locked, and read up to its end; None if there is none."""
+        """The log, locked until `unlock`, and read up to its end; None if there is none."""
         for _ in range(ATTEMPTS):
             if self._file is None and self._open() is None:
                 return None
             file = self._file
             assert file is not None  # noqa: S101 - _open has just said so
+            self._holding.append(file)  # before it has the lock: Ctrl-C may come as soon as it has
             size = file.lock()
             if size is None:
+                self._holding.pop()
                 self.forget()
                 continue
-            try:
-                self._catch_up(file, size)
-            except BaseException:
-                file.unlock()
-                raise
+            self._catch_up(file, size)
             return file
         raise DeletedSessionError(f"{self.identity.path} was replaced {ATTEMPTS} times during one call; try again")
+
+    def unlock(self) -> None:
+        """Give the log's lock back, if this session has it."""
+        while self._holding:
+            self._holding[-1].unlock()
+            self._holding.pop()
 
     def _catch_up(self, file: logfile.LogFile, size: int) -> None:
         """Read what others appended. A torn end is moved aside: whoever wrote it holds no lock, so is dead."""
@@ -184,10 +189,10 @@ class Session(OpenedLog):
             CorruptSessionError: The log is damaged.
             OSError: The packed log could not be written; the log is as it was.
         """
-        file = self._locked()
-        if file is None:
-            return False
         try:
+            file = self._locked()
+            if file is None:
+                return False
             if self._recovered is not None:
                 self._append(file, lambda _: [], None, sync=True)  # a torn end is told of in the log that it was in
             packed = self._packed(file) if self._unpacked else None
@@ -195,12 +200,10 @@ class Session(OpenedLog):
                 return False
             data, found = packed
             moved = local.replace(self.identity.path, data, changed=file.changed())
-            try:
-                self._move(moved, found)
-            finally:
-                moved.unlock()
+            self._holding.append(moved)
+            self._move(moved, found)
         finally:
-            file.unlock()
+            self.unlock()
         return True
 
     def _packed(self, file: logfile.LogFile) -> tuple[bytes, packing.Found] | None:
@@ -251,10 +254,10 @@ class Session(OpenedLog):
             CorruptSessionError: The log is damaged.
             OSError: The new generation could not be written; the old one is as it was.
         """
-        file = self._locked()
-        if file is None:
-            return False
         try:
+            file = self._locked()
+            if file is None:
+                return False
             if self._recovered is not None:
                 self._append(file, lambda _: [], None, sync=True)  # the report comes before what is made of the rest
             planned = plan(list(self.lines.since(0)))
@@ -266,7 +269,7 @@ class Session(OpenedLog):
             log = packing.compose(head, [records.line(0, ts, prune), *lines], self._key)
             local.replace(self.identity.path, log).unlock()
         finally:
-            file.unlock()
+            self.unlock()
         self.forget()
         return True
 
@@ -323,9 +326,9 @@ class Session(OpenedLog):
         self, page: Page, lines: list[journal.Line], before: journal.Position, after: journal.Position
     ) -> None:
         self._wrote = True
+        self._recovered = None
         page.keep(after.seq)
         self._apply(journal.Followed(after, lines, [(before.seq, before.offset)]))
-        self._recovered = None
 
     def _repair(self, file: logfile.LogFile, offset: int, size: int) -> None:
         """Move a torn end aside: copied and synced first, then cut off."""

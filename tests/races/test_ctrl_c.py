@@ -1,32 +1,39 @@
-"""Ctrl-C at any line of what takes a session and gives it back: other threads of the process go on with it."""
+"""Ctrl-C at any line: the session is not kept locked, and what is read and put afterwards is what it would be."""
 
 from __future__ import annotations
 
 import linecache
+import shutil
 import signal
 import sys
 import threading
+from itertools import count, islice
+from pathlib import Path
+from traceback import walk_stack
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from cases.graphs import at, chain, config, ids, put
+from langchain_core.messages import AIMessage, HumanMessage
 
+import langgraph_jsonl_checkpoint
 from langgraph_jsonl_checkpoint import JsonlSaver
 from langgraph_jsonl_checkpoint.sessions import in_use, pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
     from types import FrameType
 
-FILES = {module.__file__ for module in (in_use, pool)}
+PLACES = tuple(str(module.__file__) for module in (in_use, pool))  # where sessions are taken and given back
+PACKAGE = str(Path(langgraph_jsonl_checkpoint.__file__).parent)
 
 
 class Interrupt:
-    """Raises before the n-th line of the modules that take and give back sessions."""
+    """Raises before the n-th line of some files, or of all in some folders."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, *files: str) -> None:
         self._left = number
+        self._files = files
         self._seen: set[tuple[FrameType, int]] = set()
         self.hit = ""
 
@@ -35,9 +42,12 @@ class Interrupt:
 
     def __exit__(self, *_: object) -> None:
         sys.settrace(None)
+        self._seen.clear()  # a frame keeps what it held, so also a file with its lock
 
     def _call(self, frame: FrameType, *_: object) -> Any:
-        return self._line if frame.f_code.co_filename in FILES else None
+        if any(each.f_code.co_name == "__del__" for each, _ in islice(walk_stack(frame), 4)):
+            return None  # Python itself drops what is raised there
+        return self._line if frame.f_code.co_filename.startswith(self._files) else None
 
     def _line(self, frame: FrameType, event: str, _: object) -> Any:
         at = frame, frame.f_lineno
@@ -86,7 +96,7 @@ def test_no_line_at_which_ctrl_c_comes_keeps_a_session_locked(tmp_path: Path, ca
     """Neither the one that was in use nor one that was about to be closed; what was stored is read, and more put."""
     number, hit = 0, "begin"
     while hit:
-        interrupt = Interrupt(number)
+        interrupt = Interrupt(number, *PLACES)
         with JsonlSaver(tmp_path / str(number), max_open=1) as saver:
             stored = chain(saver, 3)
             try:
@@ -102,6 +112,83 @@ def test_no_line_at_which_ctrl_c_comes_keeps_a_session_locked(tmp_path: Path, ca
             found = elsewhere(lambda: ids(saver.list(config())))
             assert [name for name in found if name != at(7)] == [at(9), at(8), *stored[::-1]], hit
     assert number > 10
+
+
+def state(place: int) -> dict[str, Any]:
+    """A state that grows: messages that are numbered, texts that are, and small things."""
+    told = [
+        kind(f"{kind.__name__} {number}", id=f"{kind.__name__}-{number}")
+        for number in range(place + 1)
+        for kind in (HumanMessage, AIMessage)
+    ]
+    return {"messages": told, "files": {f"{n}.txt": f"{n} " * 200 for n in range(place + 1)}, "n": place}
+
+
+def store(saver: JsonlSaver, *places: int) -> None:
+    """A checkpoint at each place, and a write of each."""
+    for place in places:
+        put(saver, at(place), state(place), parent=at(place - 1) if place else None)
+        saver.put_writes(config(checkpoint_id=at(place)), [("n", place)], "task")
+
+
+def seen(saver: JsonlSaver) -> list[Any]:
+    """All that a saver reads of the thread."""
+    found = saver.list(config())
+    return [(t.checkpoint["id"], t.checkpoint["channel_values"], t.pending_writes, t.metadata) for t in found]
+
+
+BEGUN: dict[str, Callable[[JsonlSaver], Any]] = {
+    "new": lambda saver: None,
+    "open": lambda saver: saver.get_tuple(config()),
+    "behind another writer": lambda saver: (saver.get_tuple(config()), _appended(saver)),
+}
+EVERYTHING: dict[str, Callable[[JsonlSaver], Any]] = {
+    "get_tuple": lambda saver: saver.get_tuple(config()),
+    "put": lambda saver: put(saver, at(3), state(3), parent=at(2)),
+    "put_writes": lambda saver: saver.put_writes(config(checkpoint_id=at(2)), [("n", 1)], "other task"),
+    "list": lambda saver: list(saver.list(config())),
+    "pack": lambda saver: saver.pack("t"),
+    "session_memory": lambda saver: str(saver.session_memory("t")),
+}
+
+
+def _appended(saver: JsonlSaver) -> None:
+    with JsonlSaver(saver._sessions.root, fsync="never") as other:
+        other.put_writes(config(checkpoint_id=at(1)), [("n", 1)], "another writer's task")
+
+
+@pytest.mark.parametrize(
+    "step", [pytest.param(151, id="some lines"), pytest.param(19, marks=pytest.mark.slow, id="many")]
+)
+@pytest.mark.parametrize("begun", BEGUN)
+@pytest.mark.parametrize("call", EVERYTHING)
+def test_what_ctrl_c_leaves_half_done_is_read_anew(tmp_path: Path, call: str, begun: str, step: int) -> None:
+    """The saver that was stopped reads what another one reads, and what both put afterwards is whole."""
+    with JsonlSaver(tmp_path / "begun") as saver:
+        store(saver, 0, 1, 2)
+    for number in count(step // 2, step):
+        shutil.copytree(tmp_path / "begun", root := tmp_path / str(number))
+        interrupt = Interrupt(number, PACKAGE)
+        with JsonlSaver(root, fsync="never") as saver:
+            BEGUN[begun](saver)
+            try:
+                with interrupt:
+                    EVERYTHING[call](saver)
+            except KeyboardInterrupt:
+                assert interrupt.hit
+            if not interrupt.hit:
+                break
+            with JsonlSaver(root) as other:
+                assert seen(saver) == seen(other), interrupt.hit
+            saver.get_tuple(config())
+            store(saver, 4)
+            with JsonlSaver(root) as other:
+                found = seen(other)
+                assert seen(saver) == found, interrupt.hit
+                assert other.verify("t").ok, interrupt.hit
+            values = {name: held for name, held, *_ in found}
+            assert [values[at(place)] for place in (0, 1, 2, 4)] == [state(place) for place in (0, 1, 2, 4)]
+    assert number > step
 
 
 @pytest.mark.parametrize("place", ["behind the lock", "before the end"])
