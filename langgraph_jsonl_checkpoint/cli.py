@@ -1,7 +1,7 @@
 """The command line: `python -m langgraph_jsonl_checkpoint verify|salvage <root> [thread …]`.
 
-Exit codes: 0, all is well; 1, a log is damaged (of `salvage`: something of it is lost); 2, a log cannot be read, or
-the command makes no sense. Of several threads the worst counts.
+Exit codes: 0, all is well; 1, a log is damaged (of `salvage`: something of it is lost); 2, a log cannot be read, the
+command makes no sense, or what it says cannot be written. Of several threads the worst counts.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from langgraph_jsonl_checkpoint.errors import CorruptSessionError, SessionError
+from langgraph_jsonl_checkpoint.errors import CorruptSessionError, SessionError, WrongSerdeError
 from langgraph_jsonl_checkpoint.saver import JsonlSaver
+from langgraph_jsonl_checkpoint.values.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,8 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             command: Callable[[JsonlSaver, argparse.Namespace], int] = options.command
             return command(saver, options)
     except (ValueError, OSError) as error:
-        sys.stderr.write(f"{parser.prog}: {error}\n")
-        return UNREADABLE
+        parser.exit(UNREADABLE, f"{parser.prog}: {error}\n")  # which may have no stderr
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -70,10 +70,10 @@ def _verify(saver: JsonlSaver, options: argparse.Namespace) -> int:
     if head is not None and len(options.threads) != 1:
         raise ValueError("--head is about one thread; name it")
 
-    def check(thread_id: str) -> int:
+    def check(thread_id: str) -> tuple[int, str]:
         report = saver.verify(thread_id, head=head)
-        _say(str(report) + (f"; head {report.head.seq}:{report.head.chain}" if report.ok and report.head else ""))
-        return GOOD if report.ok else DAMAGED
+        end = f"; head {report.head.seq}:{report.head.chain}" if report.ok and report.head else ""
+        return GOOD if report.ok else DAMAGED, f"{report}{end}"
 
     if options.threads:
         return max([_tried(thread_id, check) for thread_id in options.threads])
@@ -91,21 +91,23 @@ def _salvage(saver: JsonlSaver, options: argparse.Namespace) -> int:
     if options.into is not None and len(options.threads) != 1:
         raise ValueError("--into is for one thread; name it")
 
-    def rescue(thread_id: str) -> int:
+    def rescue(thread_id: str) -> tuple[int, str]:
         report = saver.salvage(thread_id, options.into or f"{thread_id}-salvaged")
-        _say(str(report))
-        return DAMAGED if report.lost or report.missing or report.dropped else GOOD
+        return DAMAGED if report.lost or report.missing or report.dropped else GOOD, str(report)
 
     return max([_tried(thread_id, rescue) for thread_id in options.threads])
 
 
-def _tried(thread_id: str, command: Callable[[str], int]) -> int:
+def _tried(thread_id: str, command: Callable[[str], tuple[int, str]]) -> int:
     """A command's exit code for one thread; what is wrong with it keeps no other from its turn."""
     try:
-        return command(thread_id)
+        code, text = command(thread_id)
     except (SessionError, ValueError, OSError) as error:
-        _say(f"{thread_id}: {error}" if isinstance(error, ValueError) else f"{thread_id}: cannot be read: {error}")
-        return DAMAGED if isinstance(error, CorruptSessionError) else UNREADABLE
+        is_damage = isinstance(error, CorruptSessionError) and not isinstance(error, WrongSerdeError)
+        code = DAMAGED if is_damage else UNREADABLE
+        text = f"{printable(thread_id)}: {'' if isinstance(error, ValueError) else 'cannot be read: '}{error}"
+    _say(text)
+    return code
 
 
 def _head(text: str | None) -> tuple[int, str] | None:
@@ -118,6 +120,15 @@ def _head(text: str | None) -> tuple[int, str] | None:
 
 
 def _say(text: str) -> None:
-    # A name may hold what the terminal cannot show.
+    if sys.stdout is None:
+        return  # closed by whoever wants the exit code alone
+    shown = "\n".join(map(printable, text.split("\n")))
     encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+    try:
+        sys.stdout.write(shown.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+        sys.stdout.flush()
+    except OSError as error:
+        # What could not be written would be tried once more at the process's end, whose exit code tells of that.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise

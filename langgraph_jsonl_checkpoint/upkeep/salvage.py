@@ -30,6 +30,7 @@ from langgraph_jsonl_checkpoint.upkeep.verification import Problem, surveyed
 from langgraph_jsonl_checkpoint.upstream import channels
 from langgraph_jsonl_checkpoint.values.book import Book
 from langgraph_jsonl_checkpoint.values.references import DanglingError, References, texts_of
+from langgraph_jsonl_checkpoint.values.text import printable
 from langgraph_jsonl_checkpoint.values.thaw import BadTextError, Thawer
 from langgraph_jsonl_checkpoint.values.types import tag_text
 
@@ -67,7 +68,10 @@ class Salvage:
     unchecked: tuple[int, ...]
 
     def __str__(self) -> str:
-        rows = [f"{self.thread_id}: {self.records} records are in thread {self.into!r} now", f"  {self.path}"]
+        rows = [
+            f"{printable(self.thread_id)}: {self.records} records are in thread {self.into!r} now",
+            f"  {self.path}",
+        ]
         rows += [f"  lost: {problem}" for problem in self.lost]
         rows += [f"  missing: {span(first, last)}" for first, last in self.missing]
         rows += [f"  left out: {problem}" for problem in self.dropped]

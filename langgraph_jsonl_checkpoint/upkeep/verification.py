@@ -21,6 +21,7 @@ from langgraph_jsonl_checkpoint.sessions.identity import version_of
 from langgraph_jsonl_checkpoint.sessions.opened import ATTEMPTS
 from langgraph_jsonl_checkpoint.values.book import Book
 from langgraph_jsonl_checkpoint.values.references import DanglingError, References, texts_of
+from langgraph_jsonl_checkpoint.values.text import printable
 from langgraph_jsonl_checkpoint.values.thaw import BadTextError, Thawer
 from langgraph_jsonl_checkpoint.values.types import untag_text
 
@@ -100,9 +101,9 @@ class Verification:
         held = f"{self.records} records in {self.commits} commits"
         if self.ok:
             sealed = f"; {self.sealed} sealed texts were not looked into" if self.sealed else ""
-            return f"{self.thread_id}: good; {held}, {self.bytes} bytes{sealed}"
+            return f"{printable(self.thread_id)}: good; {held}, {self.bytes} bytes{sealed}"
         told = "".join(f"\n  {problem}" for problem in self.problems)
-        return f"{self.thread_id}: damaged; {held} can be read\n  {self.path}{told}"
+        return f"{printable(self.thread_id)}: damaged; {held} can be read\n  {self.path}{told}"
 
 
 def verify(identity: Identity, serde: Serde, key: bytes, head: tuple[int, str] | None) -> Verification:

@@ -20,3 +20,12 @@ def error_text(error: BaseException) -> str:
     if isinstance(error, CancelledError):
         return name  # what comes with it is between those who cancel: a mark of asyncio's, or nothing
     return without_addresses(f"{name}: {error}")[:_LONGEST]
+
+
+def printable(text: str) -> str:
+    """A text on one line, with nothing in it that a terminal takes for a command: names may be strangers'."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()

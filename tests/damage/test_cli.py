@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from values.thread import Thread
 
 from damage.scene import HURT, WELL, Log, everything, fill
@@ -27,16 +28,58 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_it_runs_as_a_module(root: Path) -> None:
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs a command of a shell, in which "$@" is the command line, and gives what came of it."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+
+    def run(script: str, *arguments: object) -> tuple[int, str, str]:
+        command = [sys.executable, "-m", "langgraph_jsonl_checkpoint", *map(str, arguments)]
+        found = subprocess.run(["bash", "-c", script, "-", *command], check=False, capture_output=True, timeout=60)
+        return found.returncode, found.stdout.decode(), found.stderr.decode()
+
+    return run
+
+
+def test_it_runs_as_a_module(root: Path, shell: Any) -> None:
     """`python -m langgraph_jsonl_checkpoint verify`, in a process of its own."""
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-m", "langgraph_jsonl_checkpoint", "verify", str(root)]
-    found = subprocess.run(command, check=False, env=env, capture_output=True, text=True, timeout=60)
-    assert (found.returncode, found.stderr) == (0, "")
-    assert found.stdout.count(": good; ") == 2
-    found = subprocess.run([*command[:3], "sing"], check=False, env=env, capture_output=True, text=True, timeout=60)
-    assert found.returncode == 2
-    assert "usage" in found.stderr
+    code, out, error = shell('"$@"', "verify", root)
+    assert (code, error) == (0, "")
+    assert out.count(": good; ") == 2
+    code, _, error = shell('"$@"', "sing")
+    assert code == 2
+    assert "usage" in error
+
+
+def test_the_exit_code_is_of_the_logs_whoever_reads_what_is_said(root: Path, shell: Any) -> None:
+    """A pipe that is closed early, or an output that is closed, changes no exit code, stops nothing, adds no word."""
+    for output, thread in (("| true", WELL), (">&-", HURT)):
+        code, _, error = shell(f'set -o pipefail; "$@" {output}', "salvage", root, thread)
+        assert (code, error) == (0, ""), output
+        assert main(["verify", str(root), f"{thread}-salvaged"]) == 0
+    assert shell('"$@" 2>&-', "verify", root, "--workspace", "empty")[0] == 2
+
+
+def test_what_cannot_be_said_is_no_damage(root: Path, shell: Any) -> None:
+    """An output that cannot be written has exit code 2, and the reason; no log is blamed for it."""
+    code, _, error = shell('"$@" > /dev/full', "verify", root)
+    assert code == 2
+    assert "No space left" in error
+    assert "Exception" not in error
+
+
+def test_a_name_says_nothing_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """A thread id may be a stranger's: it colours, moves and forges no line."""
+    name = "\x1b[31mred\x07\u202e\nother: good"
+    with Thread(tmp_path, thread_id=name) as thread:
+        thread.step({"a": 1})
+    assert main(["verify", str(tmp_path)]) == 0
+    assert main(["verify", str(tmp_path), name, "\x1b]0;no such thread"]) == 2
+    out = capsys.readouterr().out
+    assert out.count("\n") == 3
+    assert out.replace("\n", "").isprintable()
+    assert "\\x1b[31mred\\x07\\u202e\\nother: good: good; " in out
 
 
 @pytest.mark.parametrize(
@@ -112,3 +155,14 @@ def test_salvage_without_a_name_adds_one(root: Path, capsys: pytest.CaptureFixtu
         for name in (HURT, WELL):
             assert len(everything(saver, f"{name}-salvaged")) == len(everything(saver, name))
     assert main(["salvage", str(root), HURT, WELL]) == 2, "they are there now"
+
+
+def test_a_serde_that_is_not_the_logs_is_no_damage(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """A sealed log is good to `verify`; `salvage`, which cannot open it, has the exit code of what cannot be read."""
+    with Thread(
+        tmp_path, thread_id="sealed", serde=EncryptedSerializer.from_pycryptodome_aes(key=b"1" * 32)
+    ) as thread:
+        thread.step({"a": 1})
+    assert main(["verify", str(tmp_path)]) == 0
+    assert main(["salvage", str(tmp_path), "sealed"]) == 2
+    assert "serde" in capsys.readouterr().out
