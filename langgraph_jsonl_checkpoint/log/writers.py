@@ -44,6 +44,7 @@ class Writer:
         self.chain_key = chain_key or b""
         self.id = secrets.token_hex(4)
         self.left: set[str] = set()
+        self._own = self._path(self.id)
         self._fd: int | None = None
         self._file = (0, 0)
         self._lock = threading.Lock()
@@ -63,20 +64,21 @@ class Writer:
             return
         with self._lock:
             if not self._holds():
-                self._take(self._path(self.id))
+                self._take()
 
-    def _take(self, path: str) -> None:
+    def _take(self) -> None:
         while True:
-            for each in entries.make_directories(os.path.dirname(path)):
+            for each in entries.make_directories(os.path.dirname(self._own)):
                 entries.sync_directory(each)  # the log that comes next finds its root made, and so does not
             try:
-                fd = files.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+                fd = files.open(self._own, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             except FileNotFoundError:
                 continue  # the last writer before us removed the directory
             try:
                 if not files.lock_descriptor(fd, blocking=False):
-                    raise FileExistsError(f"{path} is locked by another writer; make a new saver")  # noqa: TRY301
+                    raise FileExistsError(f"{self._own} is locked by another writer; make a new saver")  # noqa: TRY301
                 status = files.fstat(fd)
+                self.drop()
                 self._fd, self._file = fd, (status.st_dev, status.st_ino)
             except BaseException:  # Ctrl-C, too: what is locked and lost is locked for ever
                 files.close(fd)
@@ -84,23 +86,26 @@ class Writer:
             return
 
     def _holds(self) -> bool:
-        """Whether the descriptor is still ours: a daemon closes all of them, and numbers are used again."""
+        """Whether the descriptor is still ours, and others find its file.
+
+        A daemon closes all descriptors, and numbers are used again. The root is removed or put back from a copy, and
+        the logs that come then stand beside no lock.
+        """
         if self._fd is None:
             return False
         try:
-            status = files.fstat(self._fd)
+            here, there = files.fstat(self._fd), files.stat(self._own, follow_symlinks=False)
         except OSError:
             return False
-        return (status.st_dev, status.st_ino) == self._file
+        return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino) == self._file
 
     def end(self) -> None:
         """Give the lock back and leave no file."""
         if self._holds():
-            path = self._path(self.id)
             with contextlib.suppress(OSError):
-                files.unlink(path)
+                files.unlink(self._own)
             with contextlib.suppress(OSError):
-                files.rmdir(os.path.dirname(path))
+                files.rmdir(os.path.dirname(self._own))
         self.drop()
 
     def drop(self) -> None:

@@ -268,6 +268,31 @@ def test_a_run_is_alive_behind_the_change_that_another_process_made(program: Pro
     assert seen == [ALIVE]
 
 
+@pytest.mark.parametrize("then", ["removed", "moved", "put back"])
+def test_a_run_is_alive_in_a_root_that_was_replaced_under_its_saver(root: Path, then: str) -> None:
+    """The saver goes on at the root's path: who looks there finds its run alive, and at its end no lock is left."""
+    seen: list[bool] = []
+
+    def node(_: Any) -> dict:
+        seen.append(read(root).crashed)
+        return {"messages": [("ai", "Here.")]}
+
+    builder = StateGraph(MessagesState).add_node("node", node).add_edge(START, "node")
+    with JsonlSaver(root) as saver:
+        graph = builder.compile(checkpointer=saver)
+        graph.invoke({"messages": [("user", "Where?")]}, config(), durability="sync")
+        shutil.copytree(root / "default", root.with_name("copy") / "default")
+        if then == "moved":
+            root.rename(root.with_name("old"))
+        else:
+            shutil.rmtree(root)
+        if then == "put back":
+            root.with_name("copy").rename(root)
+        graph.invoke({"messages": [("user", "And now?")]}, config(), durability="sync")
+        assert seen == [False, False]
+    assert not (root / ".writers").exists()
+
+
 def test_a_run_is_alive_behind_the_end_of_its_subgraph(program: Program, root: Path) -> None:
     """A new process goes on inside a subgraph, whose end is all that it has stored."""
     seen: list[Any] = []
