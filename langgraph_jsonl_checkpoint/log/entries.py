@@ -63,11 +63,18 @@ def write_new(path: str, data: bytes, *, sync: bool) -> int:
         write_all(fd, data, 0)
         if sync:
             files.fdatasync(fd)
-    except BaseException:
+    except BaseException as error:
+        name_in(error, path)
         files.close(fd)
         files.unlink(path)
         raise
     return fd
+
+
+def name_in(error: BaseException | None, path: str) -> None:
+    """Have an error of the system's say which file it is about: a call with a descriptor does not know."""
+    if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+        error.filename = path
 
 
 def write_all(fd: int, data: bytes, offset: int) -> None:

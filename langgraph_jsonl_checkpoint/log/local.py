@@ -60,13 +60,16 @@ def logs(folder: str) -> list[Found]:
                 at = files.stat(f"{name}{os.sep}{LOG}", dir_fd=fd, follow_symlinks=False)
             except (FileNotFoundError, NotADirectoryError):
                 continue  # a thread that is just being created or deleted has a directory and no log
-            except PermissionError as error:
+            except OSError as error:  # another owner's, a link that leads to itself, a bad sector
                 logger.warning("%s is left out of the list: %s", os.path.join(folder, name), error)
                 continue
             if not stat.S_ISREG(at.st_mode):
                 continue  # never ours; to open a named pipe would wait for its other end
             state = at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns
             found.append(Found(at.st_mtime, name, state))
+    except OSError as error:
+        entries.name_in(error, folder)
+        raise
     finally:
         files.close(fd)
     found.sort(reverse=True)
@@ -104,7 +107,8 @@ def create(path: str, data: bytes, *, sync: bool) -> LogFile:
         # The second name stays until the first is on the disk: it tells the next writer if we are killed before.
         with contextlib.suppress(OSError):
             files.unlink(file.path)
-    except BaseException:
+    except BaseException as error:
+        entries.name_in(error, path)
         with contextlib.suppress(OSError):
             if is_linked:
                 files.unlink(path)
@@ -171,7 +175,8 @@ def _write_aside(directory: str, data: bytes, *, sync: bool) -> LogFile:
         except BaseException:
             file.close()
             raise
-    except BaseException:
+    except BaseException as error:
+        entries.name_in(error, path)
         with contextlib.suppress(OSError):
             files.unlink(path)
         raise

@@ -12,7 +12,11 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from langgraph_jsonl_checkpoint.log import entries
+
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from langgraph_jsonl_checkpoint.sessions.pool import Sessions
     from langgraph_jsonl_checkpoint.sessions.session import Session
 
@@ -51,7 +55,9 @@ class InUse:
                 let_go(session)
                 raise
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         try:
             if not self._is_inner:
                 if kind is not None and not issubclass(kind, Exception):
@@ -65,6 +71,7 @@ class InUse:
             if not self._is_inner:
                 let_go(self._session)
             raise
+        entries.name_in(error, self._session.identity.path)
         self._sessions.make_room()
 
 

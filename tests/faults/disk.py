@@ -189,7 +189,10 @@ class Disk:
             call(*args)  # Linux has closed it, whatever it says
         elif name == "fdatasync" and self._fault.drops:
             self._nodes[args[0]].waiting = []
-        raise OSError(self._fault.code, f"{os.strerror(self._fault.code)} (injected)")
+        named = (
+            [args[0]] if isinstance(args[0], str) else []
+        )  # the kernel knows a descriptor's file, and does not say it
+        raise OSError(self._fault.code, f"{os.strerror(self._fault.code)} (injected)", *named)
 
     # --- the operations
 

@@ -96,10 +96,11 @@ class Case:
         bytes_before = log.read_bytes() if log.exists() else b""
         try:
             step.call(saver)
-        except (OSError, SessionError):
+        except (OSError, SessionError) as error:
             assert self.disk.hit, "nothing had failed"
             assert not before, "and it goes on when space returns"
             self.raised += 1
+            self.check_place(str(error))
             self.check_locks()
             if step.appends:
                 assert (log.read_bytes() if log.exists() else b"").startswith(bytes_before.removesuffix(TORN))
@@ -120,6 +121,10 @@ class Case:
         if number == TORN_BEFORE:
             reports = [line["recovered"]["bytes"] for line in records(log) if "recovered" in line]
             assert reports == [len(TORN)], "a torn end that was moved aside is told of"
+
+    def check_place(self, error: str) -> None:
+        """An error says where it was. That a folder cannot be closed no system says."""
+        assert str(self.root) in error or self.disk.done[self.disk._at].name == "close"
 
     def check_locks(self) -> None:
         """No log is locked between two calls."""

@@ -164,6 +164,17 @@ def test_a_link_beside_a_log_is_removed_and_never_followed(tmp_path: Path, victi
         assert snapshot(victim) == before
 
 
+def test_a_link_that_leads_to_itself_stops_no_list(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever the system says of one name: the threads beside it are listed, and it is told of."""
+    with JsonlSaver(tmp_path) as saver:
+        put(saver)
+        (tmp_path / "default" / "loop").symlink_to("loop")
+        assert [info.thread_id for info in saver.sessions()] == ["t"]
+        assert len(list(saver.list(None))) == 1
+        saver.delete_for_runs(["none"])
+    assert str(tmp_path / "default" / "loop") in caplog.text
+
+
 def test_links_in_the_folder_of_writers_are_never_followed(tmp_path: Path, victim: Path) -> None:
     """A writer's file that is a link is no sign of life, and what it leads to stays."""
     root = tmp_path / "root"
