@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from langgraph_jsonl_checkpoint.errors import SessionError
 from langgraph_jsonl_checkpoint.log import entries
 
 if TYPE_CHECKING:
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 
     from langgraph_jsonl_checkpoint.sessions.pool import Sessions
     from langgraph_jsonl_checkpoint.sessions.session import Session
+
+_CHANGING = (
+    "thread {!r} cannot be used here: a signal handler, a finalizer or a serde runs inside a call of the saver that "
+    "reads or writes it. Set a flag there, and use the saver when the call is over."
+)
 
 
 class InUse:
@@ -43,12 +49,15 @@ class InUse:
             session = self._session = self._sessions.peek(self._thread_id)
             self._is_inner = session.owner == me
             if self._is_inner:
+                if session.changing:
+                    raise SessionError(_CHANGING.format(self._thread_id))
                 return session
             try:
                 session.lock.acquire()
                 # It may have been evicted while we waited for its lock; then another object stands for the thread.
                 if self._sessions.holds(self._thread_id, session):
                     session.owner = me
+                    session.changing = False  # whatever Ctrl-C left
                     return session
                 session.lock.release()
             except BaseException:

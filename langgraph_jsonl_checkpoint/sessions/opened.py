@@ -17,6 +17,7 @@ from langgraph_jsonl_checkpoint.errors import (
 from langgraph_jsonl_checkpoint.folds.contents import Contents, Stored
 from langgraph_jsonl_checkpoint.log import journal, logfile, packing, records
 from langgraph_jsonl_checkpoint.log.lines import Lines, no_collections
+from langgraph_jsonl_checkpoint.sessions.alone import alone
 from langgraph_jsonl_checkpoint.sessions.identity import begin_of, version_of
 from langgraph_jsonl_checkpoint.values.book import Book
 from langgraph_jsonl_checkpoint.values.shadows import Shadows
@@ -30,9 +31,7 @@ if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.sessions.identity import Identity
 
 _BASE = 16 * 1024  # bytes that a session takes without a line
-
-ATTEMPTS = 100
-"""How often a session may be created, replaced or deleted under one call."""
+ATTEMPTS = 100  # how often a session may be created, replaced or deleted under one call
 
 
 class OpenedLog:
@@ -41,6 +40,7 @@ class OpenedLog:
     Attributes:
         lock: The lock.
         owner: The thread of this process that uses it; 0 if none does.
+        changing: Whether that thread is at a place where nothing else may use it, itself included.
         counted: How many bytes of it the sessions of its saver have counted.
         shadows: What its next checkpoints are compared with.
         lines: Its records' lines.
@@ -63,6 +63,7 @@ class OpenedLog:
         self._key = writer.chain_key
         self.lock = threading.RLock()
         self.owner = 0
+        self.changing = False
         self.counted = 0
         self.shadows = Shadows()
         self._start(Lines(self.identity.path))
@@ -132,6 +133,7 @@ class OpenedLog:
                 "Free what was in the way and run the thread again: a new run reads the log first."
             ) from self.failure
 
+    @alone
     def _refresh(self) -> None:
         for _ in range(ATTEMPTS):
             size = self._open()

@@ -238,7 +238,8 @@ class Sessions:
         while self._open:
             _, session = self._open.popitem()
             with session.lock:
-                session.leave()
+                if not session.changing:  # else a signal handler closes the saver inside a call that needs it
+                    session.leave()
         self.writer.left.clear()
         self.writer.end()
         self._end.detach()  # nothing is left to do for a saver that is closed

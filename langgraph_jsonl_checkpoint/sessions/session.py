@@ -15,6 +15,7 @@ import msgspec
 
 from langgraph_jsonl_checkpoint.errors import DeletedSessionError, SessionError, ValueEncodingError
 from langgraph_jsonl_checkpoint.log import frames, journal, local, logfile, packing, records
+from langgraph_jsonl_checkpoint.sessions.alone import alone
 from langgraph_jsonl_checkpoint.sessions.opened import ATTEMPTS, OpenedLog
 from langgraph_jsonl_checkpoint.values.page import Page
 from langgraph_jsonl_checkpoint.values.types import tag_text
@@ -39,6 +40,7 @@ class Session(OpenedLog):
     _longest = _LONGEST
     _loosest = _LOOSEST
 
+    @alone
     def append(self, make: Callable[[Page], list[records.Record]], serde: Serde | None, *, sync: bool | None) -> bool:
         """Append one commit.
 
@@ -176,6 +178,7 @@ class Session(OpenedLog):
         if self.is_left:
             self.append(lambda _: [records.Close(writer=self.identity.writer, error=error)], None, sync=False)
 
+    @alone
     def pack(self) -> bool:
         """Put the log's commits into few large frames with an index in front; the lines stay what they are.
 
@@ -240,6 +243,7 @@ class Session(OpenedLog):
         self._longest = _LONGEST if packed else 2 * self._unpacked
         self._loosest = _LOOSEST if packed else 2 * self.lines.loose
 
+    @alone
     def rewrite(self, plan: Callable[[list[journal.Line]], tuple[records.Prune, Iterable[bytes]] | None]) -> bool:
         """Put a new generation in the log's place, under its lock: whoever appends waits and then finds it.
 
