@@ -148,8 +148,11 @@ class Restorer:
         Raises:
             NoSessionError: The thread has no log.
             UnsupportedVersionError: Another version of the package wrote it.
+            TypeError: `head` is none.
             OSError: It cannot be read.
         """
+        if head is not None and list(map(type, head)) != [int, str]:
+            raise TypeError(f"a head is (seq, chain), as saver.head(thread_id) gives it, and not {head!r}")
         thread_id = str(thread_id)
         identity = self._sessions.identity(thread_id)
         return verify(identity, self._serde(thread_id), self._sessions.writer.chain_key, head)

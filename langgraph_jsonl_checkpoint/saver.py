@@ -224,9 +224,9 @@ class JsonlSaver(Restorer, InWorkerThreads):
             CorruptSessionError: The log is damaged.
             UnsupportedVersionError: Another version of the package wrote it.
         """
-        ns, name = _ns(config), _checkpoint_id(config)
+        thread_id, ns, name = _thread_id(config), _ns(config), _checkpoint_id(config)
         run = tasks.run_of(config["configurable"])
-        with self._begun(_thread_id(config), run) as (session, reader, restored):
+        with self._begun(thread_id, run) as (session, reader, restored):
             self._begin(session, config)
             lent = self._lent(session, restored) if not ns and not name else None
         found = reader.get(ns, name)
@@ -335,7 +335,10 @@ def _check(name: str, given: str, choices: tuple[str, ...]) -> None:
 
 def _thread_id(config: RunnableConfig) -> str:
     # LangGraph lets a thread id be a number; 7 and "7" are one thread.
-    return str(config["configurable"]["thread_id"])
+    try:
+        return str(config["configurable"]["thread_id"])
+    except KeyError:
+        raise KeyError('the config names no thread; give {"configurable": {"thread_id": …}}') from None
 
 
 def _ns(config: RunnableConfig) -> str:

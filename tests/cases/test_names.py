@@ -338,3 +338,12 @@ def test_a_thread_id_that_no_header_can_hold_is_refused(root: Path) -> None:
         put(saver, at(2), thread_id=name[: 1 << 21])
     with JsonlSaver(root) as saver:
         assert ids(saver.list(None)) == [at(2), at(1)]
+
+
+@pytest.mark.parametrize("wrong", [{}, {"configurable": {}}, {"configurable": {"checkpoint_ns": ""}}], ids=str)
+def test_a_config_without_a_thread_is_told_what_it_lacks(root: Path, wrong: dict) -> None:
+    """LangGraph lets a config with a namespace alone through; no saver has a thread for it."""
+    with JsonlSaver(root) as saver:
+        for call in (saver.get_tuple, lambda config: list(saver.list(config)), lambda c: saver.put(c, {}, {}, {})):
+            with pytest.raises(KeyError, match="names no thread; give"):
+                call(wrong)

@@ -250,3 +250,11 @@ async def test_the_async_ones_say_the_same(thread: Thread) -> None:
     saver.path("thread").write_bytes(b"")
     with pytest.raises(CorruptSessionError):
         await saver.asalvage("thread", "again")
+
+
+@pytest.mark.parametrize("wrong", ["0:00", ("0", "00"), (0,), (0, b"00")], ids=str)
+def test_a_head_that_is_none_is_refused(thread: Thread, wrong: Any) -> None:
+    """As the command line prints it, say: the error names what is wanted, and nothing is called damaged."""
+    thread.step({"a": 1})
+    with pytest.raises(TypeError, match=r"a head is \(seq, chain\)"):
+        thread.saver.verify(thread.thread_id, head=wrong)
