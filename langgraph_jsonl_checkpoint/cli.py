@@ -105,7 +105,8 @@ def _tried(thread_id: str, command: Callable[[str], tuple[int, str]]) -> int:
     except (SessionError, ValueError, OSError) as error:
         is_damage = isinstance(error, CorruptSessionError) and not isinstance(error, WrongSerdeError)
         code = DAMAGED if is_damage else UNREADABLE
-        text = f"{printable(thread_id)}: {'' if isinstance(error, ValueError) else 'cannot be read: '}{error}"
+        what = "cannot be read: " if isinstance(error, SessionError) else ""  # the system says what could not be done
+        text = f"{printable(thread_id)}: {what}{error}"
     _say(text)
     return code
 

@@ -61,6 +61,16 @@ def test_the_exit_code_is_of_the_logs_whoever_reads_what_is_said(root: Path, she
     assert shell('"$@" 2>&-', "verify", root, "--workspace", "empty")[0] == 2
 
 
+def test_what_cannot_be_written_is_not_said_to_be_unreadable(root: Path, capsys: pytest.CaptureFixture) -> None:
+    """The error names the place of the new log, and nothing is said of the one that it was to be made of."""
+    (root / "default" / "new").touch()
+    assert main(["salvage", str(root), HURT, "--into", "new"]) == 2
+    out = capsys.readouterr().out
+    assert "Not a directory" in out
+    assert str(root / "default" / "new") in out
+    assert "cannot be read" not in out
+
+
 def test_what_cannot_be_said_is_no_damage(root: Path, shell: Any) -> None:
     """An output that cannot be written has exit code 2, and the reason; no log is blamed for it."""
     code, _, error = shell('"$@" > /dev/full', "verify", root)
