@@ -157,7 +157,9 @@ class LogFile:
         self._end = offset + len(data)
 
     def truncate(self, size: int) -> None:
-        """Cut the file."""
+        """Cut the file. Raises what `write` raises."""
+        if self._refused is not None:
+            raise self._refused
         files.ftruncate(self._fd, size)
         self._end = size
 
@@ -193,6 +195,8 @@ class LogFile:
 
         The copy is on disk before the caller cuts the log: the evidence is never in neither place.
         """
+        if self._refused is not None:
+            raise self._refused  # nobody cuts it then, and each who tried would leave a copy
         directory = os.path.dirname(self.path)
         name = f"session.torn-{offset}-{stamp}"
         files.close(entries.write_new(os.path.join(directory, name), self.read(offset, end), sync=True))

@@ -138,7 +138,8 @@ class Session(OpenedLog):
             try:
                 file.truncate(before.offset)
             except OSError as second:
-                error.add_note(f"the part that was written could not be cut off either ({second})")
+                if second is not error:  # of a log that may only be read nothing was written
+                    error.add_note(f"the part that was written could not be cut off either ({second})")
             raise
         self._believe(page, lines, before, after)
 

@@ -333,8 +333,9 @@ def _uses(root: Path) -> None:
             with pytest.raises(PermissionError):
                 use(thread)
     assert saver.get_tuple(config("read only")) is not None
-    with pytest.raises(PermissionError):
+    with pytest.raises(PermissionError) as refused:
         put(saver, "read only", 1)
+    assert not hasattr(refused.value, "__notes__"), "nothing was written, so nothing had to be cut off"
     put(saver, "mine", 1)
     listed = [found.config["configurable"]["thread_id"] for found in saver.list(None)]
     assert sorted(listed) == ["mine", "mine", "read only"]
@@ -342,6 +343,29 @@ def _uses(root: Path) -> None:
     saver.delete_thread("mine")
     assert saver.get_tuple(config("mine")) is None
     saver.close()
+
+
+@as_root
+def test_a_torn_end_that_may_not_be_cut_is_left_where_it_is(for_all: Path) -> None:
+    """Of a log that is only to be read, in a folder that is one's own: each try is refused, and leaves no copy."""
+    root = for_all / "root"
+    with JsonlSaver(root) as saver:
+        put(saver)
+        log = saver.path("t")
+    with log.open("ab") as file:
+        file.write(b"torn")
+    for path in [root, *root.rglob("*")]:
+        os.chown(path, NOBODY, NOBODY)
+    os.chown(log, 0, 0)
+    log.chmod(0o644)
+
+    def use() -> None:
+        for _ in range(2):
+            with JsonlSaver(root) as saver, pytest.raises(PermissionError):
+                put(saver, step=1)
+
+    as_nobody(use)
+    assert [path.name for path in log.parent.iterdir()] == [log.name]
 
 
 @as_root
