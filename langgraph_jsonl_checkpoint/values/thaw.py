@@ -6,6 +6,7 @@ be put can be read.
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
@@ -16,13 +17,15 @@ from langgraph_jsonl_checkpoint.errors import CorruptSessionError, SessionError,
 from langgraph_jsonl_checkpoint.values import messages, ranges
 from langgraph_jsonl_checkpoint.values.book import message_of
 from langgraph_jsonl_checkpoint.values.seal import SealError
-from langgraph_jsonl_checkpoint.values.types import UNTAG
+from langgraph_jsonl_checkpoint.values.types import HASHED, UNTAG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from langgraph_jsonl_checkpoint.values.book import Book
     from langgraph_jsonl_checkpoint.values.seal import Serde
+
+logger = logging.getLogger(__name__)
 
 _TAG = b'{"$'  # without it a text holds no tag and is what it says
 _decode = msgspec.json.decode
@@ -61,6 +64,7 @@ class Thawer:
         self._seals = serde.seals
         self._met = ranges.Met()
         self._left = _REPEATED
+        self._met_object = False
 
     def value(self, text: bytes | msgspec.Raw) -> Any:
         """The value of a record's field.
@@ -107,7 +111,7 @@ class Thawer:
             raise BadTextError(f"{type(error).__name__}: {error}") from error
 
     def _bounded(self, read: Callable[[Any, int], Any], what: Any) -> Any:
-        self._met, self._left = ranges.Met(), _REPEATED
+        self._met, self._left, self._met_object = ranges.Met(), _REPEATED, False
         return read(what, self.book.next)
 
     def flat(self, runs: list[ranges.Range]) -> Iterator[tuple[int, int]]:
@@ -219,11 +223,22 @@ class Thawer:
         if tag == "$map":
             return self._map(payload, below)
         if tag == "$serde":
+            self._met_object = True
             return self._serde.value(payload)
         rule = UNTAG.get(tag)
         if rule is None:
             raise BadTextError(f"this version does not know the tag {tag!r}")
-        return rule(self._build(payload, below))
+        built = self._build(payload, below)
+        try:
+            return rule(built)
+        except RecursionError:
+            raise
+        except Exception as error:
+            # An object that was hashed when it was put may come back as its fields, or with a list for a tuple.
+            if not self._met_object or tag not in HASHED:
+                raise
+            logger.warning("A %s comes back as the list of what it holds: %s", tag[1:], error)
+            return built
 
     def _add_run(self, found: list[Any], first: int, last: int) -> None:
         if kept := self.book.kept.run(first, last):

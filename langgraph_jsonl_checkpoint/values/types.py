@@ -236,6 +236,9 @@ HOLDERS = frozenset(
 )
 """Types whose values hold others, or may change."""
 
+HASHED = frozenset({"$set", "$frozenset", "$dict", "$ordered", "$defaultdict", "$counter"})
+"""Tags of containers that hash what they hold."""
+
 FIXED = frozenset(TAG) - HOLDERS
 """Types whose values never change and hold nothing that does."""
 

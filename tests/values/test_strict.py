@@ -9,10 +9,13 @@ import operator
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence  # noqa: TC003 - annotations are looked at
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NewType, Required
 
 import pytest
+from langchain_core.messages import AIMessage
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver  # noqa: F401 - named in another process
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.func import entrypoint, task
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import Checkpoint
 
 CONFIG: RunnableConfig = {"configurable": {"thread_id": "t"}}
 
@@ -321,6 +325,52 @@ def test_without_a_graph_nothing_is_rebuilt(tmp_path: Path) -> None:
         "inners": [bare, bare | {"size": 3}],
         "anything": [{"secret": 1}, {"a": 2}],
     }
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Nowhere in a schema, and hashed."""
+
+    at: Any
+
+
+# Each with what it is where nobody expects the class, and where it is built from a list for its tuple.
+HASHED = {
+    "set": ({Place(1)}, [{"at": 1}]),
+    "frozenset": (frozenset({Place(1)}), [{"at": 1}]),
+    "set in a set": ({frozenset({(Place(1), 2)})}, [[({"at": 1}, 2)]]),
+    "key": ({Place(1): 2}, [[{"at": 1}, 2]]),
+    "counter": (Counter([Place(1)]), [[{"at": 1}, 1]]),
+    "large": ({Place("x" * 2000): [1]}, [[{"at": "x" * 2000}, [1]]]),
+    "in a message": (AIMessage("", additional_kwargs={"a": {Place(1)}}), "additional_kwargs={'a': [{'at': 1}]}"),
+}
+
+
+def test_a_container_whose_objects_are_no_more_hashed_comes_back_as_a_list(tmp_path: Path) -> None:
+    """What nobody expects comes as a dict, which no set holds: the thread is read, and nobody calls it damaged."""
+    with JsonlSaver(tmp_path) as saver:
+        held = {k: v for k, (v, _) in HASHED.items()}
+        config = saver.put({"configurable": {"thread_id": "t", "checkpoint_ns": ""}}, checkpoint(held), {}, {})
+        assert saver.get_tuple(config).checkpoint["channel_values"] == held
+    read = "JsonlSaver(ROOT).get_tuple(CONFIG).checkpoint['channel_values']"
+    same = "[v == w or str(w) in str(v) for v, (_, w) in zip(%s.values(), HASHED.values())]"
+    said = another_process(tmp_path, same % read)
+    assert said.splitlines()[0] == str([True] * len(HASHED))
+    assert "Blocked deserialization of values.test_strict.Place" in said
+
+
+def test_a_container_whose_objects_lose_their_hash_is_read_where_it_was_stored(tmp_path: Path) -> None:
+    """The serializer makes a list of an object's tuple, and what holds one is not hashed."""
+    held = {"set": {Place((1, 2))}, "dict": {Place((1, 2)): 3}, "plain": {(1, 2)}}
+    with JsonlSaver(tmp_path) as saver:
+        saver.put({"configurable": {"thread_id": "t", "checkpoint_ns": ""}}, checkpoint(held), {}, {})
+        got = saver.get_tuple(CONFIG).checkpoint["channel_values"]
+    assert got == {"set": [Place([1, 2])], "dict": [[Place([1, 2]), 3]], "plain": {(1, 2)}}
+
+
+def checkpoint(values: dict[str, Any]) -> Checkpoint:
+    """A checkpoint of these channels."""
+    return {**empty_checkpoint(), "channel_values": values, "channel_versions": dict.fromkeys(values, "1")}
 
 
 @pytest.mark.parametrize(
