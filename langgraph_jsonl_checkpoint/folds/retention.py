@@ -192,7 +192,7 @@ def _metadata(fold: Checkpoints, thaw: Thawer, ns: str, name: str) -> dict[str, 
 def _channels(fold: Checkpoints, thaw: Thawer, record: records.Checkpoint) -> set[str]:
     ns, name = untag_text(record.ns), untag_text(record.id)
     with _reading(fold, fold.seq(ns, name), f"checkpoint {name!r}"):
-        return set(thaw.mapping(record.channels))
+        return set(thaw.members(record.channels))
 
 
 @contextlib.contextmanager

@@ -50,8 +50,7 @@ class Story:
             yield from self._writes(record, seq, thaw)
 
     def _checkpoint(self, record: records.Checkpoint, seq: int, thaw: Thawer) -> Iterator[Event]:
-        tree = thaw.tree(record.channels)
-        held = tree if isinstance(tree, dict) else {}
+        held = thaw.members(record.channels)
         if MESSAGES in held:
             self._pending.clear()
             yield from self._listed(held[MESSAGES], seq, thaw)

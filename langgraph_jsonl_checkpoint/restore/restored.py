@@ -228,7 +228,7 @@ class Restored:
             return []
         name = untag_text(record.id)
         with reader.reading(reader.fold.seq(ns, name), f"checkpoint {name!r}"):
-            held = reader.thaw.tree(record.channels)
+            held = reader.thaw.members(record.channels)
             value = channels.delta_value(reader.thaw.built(held[MESSAGES])) if MESSAGES in held else None
         if MESSAGES not in held:
             # A DeltaChannel's value is rebuilt from the writes of the ancestors.

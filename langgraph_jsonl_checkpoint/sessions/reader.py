@@ -123,9 +123,9 @@ class Reader:
                     found[write.channel]["writes"].append(
                         (write.task, write.channel, self._value(record, write.text))
                     )
-            held = self._mapping(record, record.channels)
+            held = self._read(self.thaw.members, record, record.channels)
             for channel in [c for c in missing if c in held]:
-                found[channel]["seed"] = held[channel]
+                found[channel]["seed"] = self._read(self.thaw.built, record, held[channel])
                 del missing[channel]
         for entry in found.values():
             entry["writes"].reverse()
@@ -138,7 +138,7 @@ class Reader:
         found: dict[str, Any] = self._read(self.thaw.mapping, record, text)
         return found
 
-    def _read(self, read: Callable[[msgspec.Raw], Any], record: records.Checkpoint, text: msgspec.Raw) -> Any:
+    def _read(self, read: Callable[[Any], Any], record: records.Checkpoint, text: Any) -> Any:
         try:
             return read(text)
         except BadTextError as error:

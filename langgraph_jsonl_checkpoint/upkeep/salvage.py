@@ -284,11 +284,11 @@ def _begin_of_deltas(contents: Contents, thaw: Thawer, ns: str, name: str) -> in
     try:
         missing = set() if record is None else set(channels.delta_channels(thaw.value(record.metadata)))
         if record is not None and missing:
-            missing -= set(thaw.value(record.channels))
+            missing -= set(thaw.members(record.channels))
         if not missing:
             return None
         for ancestor, stored in fold.ancestors(ns, name):
-            missing -= set(thaw.value(stored.channels))
+            missing -= set(thaw.members(stored.channels))
             if not missing or stored.parent is None:
                 return fold.seq(ns, ancestor)
     except BadTextError:

@@ -81,6 +81,10 @@ class Thawer:
             raise BadTextError(f"a dict stands there, and not a {type(found).__name__}")
         return found
 
+    def members(self, text: bytes | msgspec.Raw) -> dict[str, Any]:
+        """A record's field that holds a dict, its members as trees. Raises what `value` raises."""
+        return self._checked(self._members, text)  # type: ignore[no-any-return]
+
     def tree(self, text: bytes | msgspec.Raw) -> Any:
         """A record's field as a tree, its references as they are. Raises what `value` raises."""
         return self._checked(lambda t, _: _decode(self._serde.open(bytes(t))), text)
@@ -264,7 +268,25 @@ class Thawer:
             if self._left < 0:
                 raise BadTextError(f"references repeat more than {_REPEATED} bytes, the last of them number {number}")
 
+    def _members(self, text: bytes | msgspec.Raw, below: int) -> dict[str, Any]:
+        tree = _decode(self._serde.open(bytes(text)))
+        if type(tree) is not dict:
+            raise BadTextError(f"a dict stands there, and not a {type(tree).__name__}")
+        if tree.keys() == {"$map"}:
+            return {k: member for k, (member, _) in self._entries(tree["$map"], below).items()}
+        if tree.keys() != {"$dict"}:
+            return tree
+        pairs = tree["$dict"]
+        if type(pairs) is dict:
+            numbers = [n for first, last in self._runs(pairs["$list"], below) for n in range(first, last + 1)]
+            pairs = [_decode(self._serde.open(bytes(self.book.text(n)[1]))) for n in numbers]
+        return {self._build(key, below): member for key, member in pairs}
+
     def _map(self, runs: list[ranges.Range], below: int) -> dict[str, Any]:
+        entries = self._entries(runs, below)
+        return {k: self._build(tree, number) for k, (tree, number) in entries.items()}
+
+    def _entries(self, runs: list[ranges.Range], below: int) -> dict[str, tuple[Any, int]]:
         # The last entry of a key tells its value, the first its place; outdated values are not built.
         entries: dict[str, tuple[Any, int]] = {}
         for run in self._runs(runs, below):
@@ -280,4 +302,4 @@ class Thawer:
                     entries[key] = (member[0], number)
                 else:
                     entries.pop(key, None)
-        return {k: self._build(tree, number) for k, (tree, number) in entries.items()}
+        return entries

@@ -53,6 +53,32 @@ def test_a_list_of_a_hundred_reads_the_log_once(root: Path) -> None:
     assert warm - cold < 0.5 * size
 
 
+class Costly:
+    """A value of which it is counted how often a saver builds it."""
+
+    built = 0
+
+    def __init__(self, **fields: Any) -> None:
+        Costly.built += 1
+
+    def dict(self) -> dict[str, Any]:
+        """What the serializer stores of it, as of a model of pydantic's first version."""
+        return {"text": "long enough to be stored on its own, " * 12}
+
+
+@pytest.mark.parametrize("channels", [1, 40])
+def test_a_walk_over_ancestors_builds_no_value_that_nobody_asks_for(root: Path, channels: int) -> None:
+    """A DeltaChannel's history is read from the ancestors, and so is the state of a thread without messages."""
+    with JsonlSaver(root, fsync="never") as saver:
+        for place in range(30):
+            values = {f"a channel among many {n}": [Costly(), place] for n in range(channels)}
+            put(saver, at(place), values, parent=at(place - 1) if place else None)
+        Costly.built = 0
+        saver.resume_state("t")
+        saver.get_delta_channel_history(config=config(), channels=["delta"])
+        assert Costly.built == 0
+
+
 BIG = """
 import random, resource, sys
 from cases.graphs import at, config, put

@@ -7,8 +7,10 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cases.graphs import at, put
 from cases.logs import records
 from langchain.agents.middleware import SummarizationMiddleware, TodoListMiddleware
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command
 from scripted import ScriptedModel
@@ -295,6 +297,20 @@ def test_todos_may_be_a_channel(saver: JsonlSaver) -> None:
     assert texts(saver.session_memory(THREAD).todo_items) == ["a"]
     agent.invoke(said("go on"), config())
     assert texts(saver.session_memory(THREAD).todo_items) == ["c (in progress)"]
+
+
+@pytest.mark.parametrize("more", [{}, {f"a channel among many {n}": n for n in range(40)}], ids=["few", "many"])
+def test_a_state_of_any_number_of_channels_has_its_story(saver: JsonlSaver, more: dict[str, int]) -> None:
+    """What a checkpoint's channels are stored as says nothing about messages, calls and todos."""
+    asked = AIMessage("", id="m2", tool_calls=[{"name": "edit", "args": {}, "id": "c1"}])
+    state = {**more, "messages": [HumanMessage("go on", id="m1"), asked], "todos": [todo("lexer", "pending")]}
+    for place in range(2):
+        put(saver, at(place), state, thread_id=THREAD, parent=at(place - 1) if place else None)
+    saver.prune([THREAD])
+    with JsonlSaver(saver.path(THREAD).parents[2]) as reader:
+        memory, restored = reader.session_memory(THREAD), reader.resume_state(THREAD)
+        assert texts([memory.current_goal, *memory.todo_items]) == ["go on", "lexer"]
+        assert (list(restored.messages), [call.name for call in restored.tool_calls]) == (state["messages"], ["edit"])
 
 
 def test_only_checks_that_the_policy_names_are_told_as_checks(saver: JsonlSaver) -> None:
