@@ -24,6 +24,7 @@ _R = TypeVar("_R", bound=records.Record)
 # Names stand first in a line; one that holds an escape, or is no plain string, is left to the parser.
 _NAMES = re.compile(rb'\{"seq":\d+,"type":"[a-z]+","ts":"[^"]*","ns":"([^"\\]*)","(?:id|checkpoint)":"([^"\\]*)"')
 _SPECIAL = b"[-"  # without it a line has no write to a special channel
+_REMEMBERED = 64  # checkpoints of whose writes it is remembered which are stored: those of tasks that run at once
 _INPUT = b',"input":'  # without it a checkpoint applies no input that has an id
 
 
@@ -93,6 +94,8 @@ class Checkpoints:
                 self._newest_ids[ns] = max(ids)
         self._newest: dict[str, tuple[int, records.Checkpoint]] = {}
         self._asked: tuple[list[int], int, dict[tuple[str, int], Write]] = ([], 1, {})  # the last writes, parsed
+        # By namespace and id, what of a checkpoint's writes is stored: a task and an index.
+        self._stored: dict[tuple[str, str], tuple[list[int], int, set[tuple[str, int]]]] = {}
 
     def apply(self, kind: str, text: bytes, seq: int) -> None:
         """Take in the next line of the log; types that say nothing about checkpoints are passed over."""
@@ -205,7 +208,7 @@ class Checkpoints:
 
     def has_write(self, ns: str, checkpoint_id: str, task: str, index: int) -> bool:
         """Whether an ordinary write is stored already, so that storing it again would change nothing."""
-        return index >= 0 and (task, index) in self._writes_of(ns, checkpoint_id)
+        return index >= 0 and (task, index) in self._stored_of(ns, checkpoint_id)
 
     def seq(self, ns: str, checkpoint_id: str) -> int:
         """Where in the log a checkpoint's content stands."""
@@ -247,10 +250,7 @@ class Checkpoints:
         end = len(seqs)  # a reader has no lock: others come while it parses these
         if taken < end:
             known = dict(known)  # readers go through the old one without the lock
-        for seq in seqs[taken:end]:
-            record = self._parsed(seq, "writes", records.Writes)
-            if (untag_text(record.ns), untag_text(record.checkpoint)) != (ns, checkpoint_id):
-                raise self.lines.corrupt(seq, f"the log's index says that writes for {checkpoint_id!r} stand here")
+        for record in self._writes_at(seqs[taken:end], ns, checkpoint_id):
             task, path = untag_text(record.task), untag_text(record.path)
             for index, channel, text in record.writes:
                 # Special channels overwrite; of ordinary writes the first one stays.
@@ -258,6 +258,29 @@ class Checkpoints:
                     known[task, index] = Write(path, task, index, untag_text(channel), text)
         self._asked = seqs, end, known
         return known
+
+    def _stored_of(self, ns: str, checkpoint_id: str) -> set[tuple[str, int]]:
+        # Only who appends asks, with the session's lock: what is known grows in place, and costs what is new.
+        seqs = self.places.spaces.get(ns, {}).get(checkpoint_id)
+        if seqs is None:
+            return set()
+        of, taken, stored = self._stored.pop((ns, checkpoint_id), ([], 1, set()))
+        if of is not seqs:
+            taken, stored = 1, set()
+        for record in self._writes_at(seqs[taken:], ns, checkpoint_id):
+            task = untag_text(record.task)
+            stored.update((task, index) for index, _, _ in record.writes)
+        self._stored[ns, checkpoint_id] = seqs, len(seqs), stored
+        if len(self._stored) > _REMEMBERED:
+            del self._stored[next(iter(self._stored))]
+        return stored
+
+    def _writes_at(self, seqs: list[int], ns: str, checkpoint_id: str) -> Iterator[records.Writes]:
+        for seq in seqs:
+            record = self._parsed(seq, "writes", records.Writes)
+            if (untag_text(record.ns), untag_text(record.checkpoint)) != (ns, checkpoint_id):
+                raise self.lines.corrupt(seq, f"the log's index says that writes for {checkpoint_id!r} stand here")
+            yield record
 
     def _parsed(self, seq: int, kind: str, cls: type[_R]) -> _R:
         try:

@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+import tracemalloc
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
@@ -77,6 +78,26 @@ def test_a_walk_over_ancestors_builds_no_value_that_nobody_asks_for(root: Path, 
         saver.resume_state("t")
         saver.get_delta_channel_history(config=config(), channels=["delta"])
         assert Costly.built == 0
+
+
+@pytest.mark.parametrize("subgraphs", [False, True], ids=["nodes", "subgraphs"])
+def test_a_tasks_writes_cost_the_same_however_many_tasks_ran_beside_it(root: Path, subgraphs: bool) -> None:
+    """A fan-out of a thousand tasks, each a node, or a subgraph with checkpoints of its own."""
+    peaks: list[int] = []
+    with JsonlSaver(root, fsync="never") as saver:
+        parent = put(saver, at(0), {"text": "x"})
+        for task in range(1000):
+            if subgraphs:
+                saver.put_writes(put(saver, at(1), {"text": "y"}, ns=f"sub:{task}"), [("z", 1)], "inner")
+            if task % 900 != 99:
+                saver.put_writes(parent, [("rows", [task])], f"task {task}")
+                continue
+            tracemalloc.start()
+            saver.put_writes(parent, [("rows", [task])], f"task {task}")
+            peaks.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+    early, late = peaks
+    assert late < 2 * early
 
 
 BIG = """
