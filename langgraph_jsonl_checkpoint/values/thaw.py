@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _TAG = b'{"$'  # without it a text holds no tag and is what it says
+_RUNS = b'{"$list":', b'{"$map":'  # what a list begins with is numbers, which are no secret and never sealed
 _decode = msgspec.json.decode
 _REPEATED = 1 << 32  # bytes of text that one value may read again: forged references repeat without end
 _EACH, _JUMP = 1 << 10, 1 << 14  # what reading a number again, and a run of numbers, costs beside its text
@@ -131,7 +132,9 @@ class Thawer:
         texts = [(bytes(text), below)]
         while texts:
             plain, below = texts.pop()
-            for number in self._mentioned(_decode(self._serde.open(plain)), below) - found:
+            if not plain.startswith(_RUNS):
+                plain = self._serde.open(plain)
+            for number in self._mentioned(_decode(plain), below) - found:
                 found.add(number)
                 texts.append((bytes(self.book.text(number)[1]), number))
         return found

@@ -216,6 +216,25 @@ def test_sealed_messages_are_still_stored_once(tmp_path: Path) -> None:
     assert sizes[59] - sizes[49] < 1.3 * (sizes[19] - sizes[9])
 
 
+@pytest.mark.parametrize("how", ["prune", "delete_for_runs"])
+def test_a_sealed_thread_gives_its_space_back_however_its_lists_lie(tmp_path: Path, how: str) -> None:
+    """Lists that grow side by side begin with one that is numbered itself, and stands in the clear."""
+    with Thread(tmp_path, serde=encrypted()) as thread:
+        state: dict[str, Any] = {"rows": [], "notes": []}
+        for turn in range(50):
+            state = {name: [*held, {name: f"{turn} " + SECRET * 20}] for name, held in state.items()}
+            thread.step(state, metadata={"run_id": f"run {turn}"})
+        if how == "prune":
+            thread.saver.prune([thread.thread_id])
+        else:
+            thread.saver.delete_for_runs(["run 3"])
+        thread.reopen()
+        newest, *others = thread.saver.list({"configurable": {"thread_id": thread.thread_id}})
+        assert newest.checkpoint["channel_values"] == state
+        assert len(others) == (0 if how == "prune" else 48)
+        assert not thread.saver.verify(thread.thread_id).problems
+
+
 def test_an_encrypted_saver_refuses_a_plain_log(tmp_path: Path) -> None:
     """Plain records in an encrypted store were put there by someone without the key (langgraph#8938)."""
     with Thread(tmp_path) as thread:
