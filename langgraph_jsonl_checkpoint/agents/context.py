@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
     from langgraph_jsonl_checkpoint.agents.flow import Step
+    from langgraph_jsonl_checkpoint.restore.open_calls import Asked
     from langgraph_jsonl_checkpoint.saver import JsonlSaver
 
 _PATIENCE = 5.0  # seconds to wait for a checkpoint before a memory without it has to do
@@ -58,7 +59,7 @@ async def ainject(
     return _injected(plain, *await adrive(context.read(plain)))
 
 
-def _injected(messages: list[BaseMessage], text: str, answers: Mapping[str, ToolMessage]) -> list[BaseMessage]:
+def _injected(messages: list[BaseMessage], text: str, answers: Mapping[Asked, ToolMessage]) -> list[BaseMessage]:
     told = answered(messages, answers)
     if not text:
         return told
@@ -88,8 +89,8 @@ class Context:
         if self._saver is not None:
             self._saver.ledger(self._thread_id).announce(self._ns)
 
-    def read(self, messages: Sequence[BaseMessage]) -> Generator[Step, Any, tuple[str, dict[str, ToolMessage]]]:
-        """The memory's text, and the answers to the messages' open calls by tool_call_id."""
+    def read(self, messages: Sequence[BaseMessage]) -> Generator[Step, Any, tuple[str, dict[Asked, ToolMessage]]]:
+        """The memory's text, and the answers to the messages' open calls."""
         saver = self._saver
         if saver is None:
             return "", {}
@@ -98,7 +99,7 @@ class Context:
         if checkpoint_id is not None and awaits(saver, self._thread_id, self._configurable):
             # What the user just said may not be stored yet, and the memory's text stays for the whole run.
             yield from arrival(saver.ledger(self._thread_id), self._ns, checkpoint_id, _PATIENCE)
-        found: tuple[str, dict[str, ToolMessage]] = yield partial(
+        found: tuple[str, dict[Asked, ToolMessage]] = yield partial(
             saver.context, self._thread_id, self._ns, run, calls, memory=self._memory
         )
         return found
@@ -109,7 +110,7 @@ def as_stored(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     return [m for m in messages if not is_lent(m) and not (isinstance(m, ToolMessage) and tasks.is_placeholder(m))]
 
 
-def answered(messages: Sequence[BaseMessage], answers: Mapping[str, ToolMessage]) -> list[BaseMessage]:
+def answered(messages: Sequence[BaseMessage], answers: Mapping[Asked, ToolMessage]) -> list[BaseMessage]:
     """The messages with each answer directly behind the AIMessage, and its other results, that it belongs to."""
     told: list[BaseMessage] = []
     late: dict[str, ToolMessage] = {}
@@ -121,7 +122,8 @@ def answered(messages: Sequence[BaseMessage], answers: Mapping[str, ToolMessage]
             late = {}
         told.append(message)
         if isinstance(message, AIMessage):
-            late = {name: answers[name] for call in message.tool_calls if (name := call["id"] or "") in answers}
+            names = [call["id"] or "" for call in message.tool_calls]
+            late = {name: answers[message.id, name] for name in names if (message.id, name) in answers}
     return [*told, *late.values()]
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from langgraph.types import Command
 
     from langgraph_jsonl_checkpoint.agents.policy import ToolPolicy
+    from langgraph_jsonl_checkpoint.restore.open_calls import Asked
     from langgraph_jsonl_checkpoint.saver import JsonlSaver
     from langgraph_jsonl_checkpoint.tool_calls.rules import OnUncertain
 
@@ -90,7 +91,7 @@ class SessionMiddleware(AgentMiddleware[Any, Any, Any]):
 
 
 def _told(
-    request: ModelRequest[Any], messages: list[Any], context: tuple[str, dict[str, ToolMessage]]
+    request: ModelRequest[Any], messages: list[Any], context: tuple[str, dict[Asked, ToolMessage]]
 ) -> ModelRequest[Any]:
     text, answers = context
     told = request.override(messages=answered(messages, answers))  # type: ignore[arg-type]

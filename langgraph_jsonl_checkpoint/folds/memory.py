@@ -131,7 +131,7 @@ class MemoryDeriver(Protocol):
 @dataclass
 class _State:
     goal: Item | None = None
-    asked: dict[str, tuple[str, Any, int]] = field(default_factory=dict)
+    asked: dict[str, list[tuple[str, Any, int]]] = field(default_factory=dict)
     recorded: set[str] = field(default_factory=set)
     completed: dict[Any, Item] = field(default_factory=dict)
     failed: dict[Any, Item] = field(default_factory=dict)
@@ -185,15 +185,22 @@ def _take_message(state: _State, event: MessageEvent) -> None:
             goal = state.goal.text.split(" (then: ")[0]
             state.goal = Item(f"{goal} (then: {text})", (state.goal.seqs[0], seq))
     elif isinstance(message, AIMessage):
+        asked: dict[str, list[tuple[str, Any, int]]] = {}  # an id that was given before is this message's now
         for call in message.tool_calls:
             name, args = call.get("name") or "", call.get("args") or {}
-            state.asked[call.get("id") or ""] = name, args, seq
+            asked.setdefault(call.get("id") or "", []).append((name, args, seq))
             if name == "write_todos":
                 state.todos = _open_todos(args.get("todos"), seq)
+        state.asked |= asked
     elif isinstance(message, ToolMessage):
-        name, args, asked = state.asked.pop(message.tool_call_id, (message.name or "", None, seq))
+        calls = state.asked.pop(message.tool_call_id, None) or [(message.name or "", None, seq)]
+        answered = next((each for each in calls if each[0] == message.name), calls[0])
+        if rest := [each for each in calls if each is not answered]:
+            state.asked[message.tool_call_id] = rest
+        name, args, asked_at = answered
         if name not in ("", "write_todos") and message.tool_call_id not in state.recorded:  # a hook says more
-            _end(state, message.tool_call_id, name, args, message.text, (asked, seq), message.status == "error")
+            key = message.id or message.tool_call_id
+            _end(state, key, name, args, message.text, (asked_at, seq), message.status == "error")
 
 
 def _is_made_up(message: BaseMessage) -> bool:

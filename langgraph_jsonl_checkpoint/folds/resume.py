@@ -195,7 +195,7 @@ def told(call: Call, thaw: Thawer, is_alive: Callable[[Call], bool]) -> ToolCall
 def unrecorded(
     messages: Iterable[BaseMessage],
     results: Mapping[str, ToolMessage],
-    recorded: Iterable[str],
+    is_recorded: Callable[[AIMessage, str, bool], bool],
     *,
     ns: str,
     checkpoint_id: str,
@@ -206,33 +206,44 @@ def unrecorded(
     Args:
         messages: The messages.
         results: Results that are stored and not yet among them, by tool_call_id.
-        recorded: The ids of the calls that a hook recorded.
+        is_recorded: Whether a hook recorded the call with this id of this message, which has a result or not.
         ns: The namespace.
         checkpoint_id: Its newest checkpoint.
         open_status: The status of a call without a result.
     """
-    messages = list(messages)
-    answers = dict(results) | {m.tool_call_id: m for m in messages if isinstance(m, ToolMessage)}
-    known = set(recorded)
     found: list[ToolCall] = []
-    for message in messages:
-        for call in message.tool_calls if isinstance(message, AIMessage) else ():
-            name = call.get("id") or ""
-            if name in known:
-                continue
-            answer = answers.get(name)
-            status = open_status
-            if answer is not None:
-                status = "failed" if answer.status == "error" else "completed"
-            found.append(
-                ToolCall(
-                    name,
-                    call.get("name") or "",
-                    call.get("args"),
-                    status,
-                    checkpoint_id=checkpoint_id,
-                    ns=ns,
-                    result=answer,
-                )
+    for message, call, answer in _with_results(list(messages), results):
+        name = call.get("id") or ""
+        if is_recorded(message, name, answer is not None):
+            continue
+        status = open_status
+        if answer is not None:
+            status = "failed" if answer.status == "error" else "completed"
+        found.append(
+            ToolCall(
+                name,
+                call.get("name") or "",
+                call.get("args"),
+                status,
+                checkpoint_id=checkpoint_id,
+                ns=ns,
+                result=answer,
             )
+        )
+    return found
+
+
+def _with_results(
+    messages: list[BaseMessage], results: Mapping[str, ToolMessage]
+) -> list[tuple[AIMessage, Any, ToolMessage | None]]:
+    """Each call of the messages, and its result: the first behind it that no later call with its id has."""
+    found: list[tuple[AIMessage, Any, ToolMessage | None]] = []
+    answers = dict(results)
+    for message in reversed(messages):
+        if isinstance(message, ToolMessage):
+            answers[message.tool_call_id] = message
+        elif isinstance(message, AIMessage):
+            found[:0] = [(message, call, answers.get(call.get("id") or "")) for call in message.tool_calls]
+            for call in message.tool_calls:
+                answers.pop(call.get("id") or "", None)
     return found

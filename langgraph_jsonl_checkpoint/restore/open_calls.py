@@ -9,6 +9,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langgraph.graph.message import add_messages
 from langgraph.types import Command
 
 from langgraph_jsonl_checkpoint.folds.story import MESSAGES
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.sessions.session import Session
     from langgraph_jsonl_checkpoint.tool_calls.ledger import Ledger
 
+    Asked = tuple[str | None, str]
+    """A call among messages: the id of its message, and its own."""
+
 
 class OpenCalls:
     """The open calls of a thread.
@@ -42,8 +46,8 @@ class OpenCalls:
         self._reader = reader
         self._ledger = ledger
 
-    def answers(self, ns: str, open_calls: Sequence[Any]) -> dict[str, ToolMessage]:
-        """What a model is told of calls that its messages hold no result of, by tool_call_id.
+    def answers(self, ns: str, open_calls: Sequence[tuple[AIMessage, Any]]) -> dict[Asked, ToolMessage]:
+        """What a model is told of calls that its messages hold no result of.
 
         A call that waits for a human is left out.
         """
@@ -51,10 +55,10 @@ class OpenCalls:
         lineage = [untag_text(r.id) for r in (session.checkpoints.get(ns, None),) if r is not None]
         lineage += [name for name, _ in session.checkpoints.ancestors(ns, None)]
         stored: dict[str, ToolMessage] | None = None
-        found: dict[str, ToolMessage] = {}
-        for call in open_calls:
+        found: dict[Asked, ToolMessage] = {}
+        for message, call in open_calls:
             name = call["id"] or ""
-            recorded = self._recorded(call)
+            recorded = self._recorded(message, call)
             if recorded is not None:
                 with self._reading(recorded):
                     answer = self._answer(recorded, call)
@@ -64,16 +68,17 @@ class OpenCalls:
                     stored = {m.tool_call_id: m for m in reversed(stored_results(self._reader, ns, left))}
                 answer = stored.get(name) or self._unrecorded_answer(ns, lineage, call)
             if answer is not None:
-                found[name] = answer
+                found[message.id, name] = answer
         return found
 
-    def _recorded(self, call: Any) -> Call | None:
+    def _recorded(self, message: AIMessage, call: Any) -> Call | None:
         """The record of an open call: the last with its id and arguments, or one that is open, too.
 
         Ids are given twice; arguments may be changed on the way to the tool.
         """
         tools = self._session.tools
         same = [c for c in tools.with_id(call["id"] or "") if c.name == call["name"]]
+        same = [c for c in same if not is_of_another(self._reader, c, message)]
         args = self._ledger.redaction.value(call["name"], call["args"])
         equal = [c for c in same if self._args(c) == args]
         is_open = {c.key for c in (*tools.unsettled(), *tools.undelivered(), *tools.decided())}
@@ -131,18 +136,58 @@ class OpenCalls:
         return found
 
 
-def open_calls(messages: Sequence[BaseMessage]) -> list[Any]:
+def open_calls(messages: Sequence[BaseMessage]) -> list[tuple[AIMessage, Any]]:
     """The tool calls of AIMessages that no ToolMessage behind them answers."""
-    found: list[Any] = []
+    found: list[tuple[AIMessage, Any]] = []
     answered: set[str] = set()
     # From the end: an id that is given twice is answered behind the AIMessage that it stands in.
     for message in reversed(messages):
         if isinstance(message, ToolMessage):
             answered.add(message.tool_call_id)
         elif isinstance(message, AIMessage):
-            found[:0] = [call for call in message.tool_calls if call.get("id") not in answered]
+            found[:0] = [(message, call) for call in message.tool_calls if call.get("id") not in answered]
             answered = set()
     return found
+
+
+def is_of_another(reader: Reader, recorded: Call, message: AIMessage) -> bool:
+    """Whether a recorded call with the id of a call of this message is of another one, that had this id before.
+
+    So it is if the messages that it comes from hold that one, and not this.
+    """
+    if recorded.checkpoint is None or message.id is None:
+        return False
+    asked = {
+        held.id
+        for held in messages_of(reader, recorded.ns, recorded.checkpoint)
+        if isinstance(held, AIMessage) and any((c["id"] or "") == recorded.key[1] for c in held.tool_calls)
+    }
+    return bool(asked) and message.id not in asked
+
+
+def messages_of(reader: Reader, ns: str, checkpoint_id: str | None = None) -> list[BaseMessage]:
+    """The messages of a checkpoint, or of a namespace's newest."""
+    record = reader.fold.get(ns, checkpoint_id)
+    if record is None:
+        return []
+    name = untag_text(record.id)
+    with reader.reading(reader.fold.seq(ns, name), f"checkpoint {name!r}"):
+        held = reader.thaw.members(record.channels)
+        value = channels.delta_value(reader.thaw.built(held[MESSAGES])) if MESSAGES in held else None
+    if MESSAGES not in held:
+        # A DeltaChannel's value is rebuilt from the writes of the ancestors.
+        history = reader.delta_history(ns, checkpoint_id, [MESSAGES])[MESSAGES]
+        value = channels.delta_value(history.get("seed")) or []
+        for _, _, written in history["writes"]:
+            value = _added(value, written)
+    return [m for m in value if isinstance(m, BaseMessage)] if isinstance(value, list) else []
+
+
+def _added(value: Any, written: Any) -> Any:
+    try:
+        return add_messages(value, written)
+    except (ValueError, NotImplementedError, TypeError):
+        return value  # not messages
 
 
 def stored_results(reader: Reader, ns: str, checkpoint_ids: Iterable[str]) -> list[ToolMessage]:

@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from langchain_core.messages import BaseMessage
-from langgraph.graph.message import add_messages
 
 from langgraph_jsonl_checkpoint.errors import NoSessionError
 from langgraph_jsonl_checkpoint.folds.resume import LastCheckpoint, ResumeState, ToolCall, told, unrecorded
 from langgraph_jsonl_checkpoint.folds.story import MESSAGES, Story
 from langgraph_jsonl_checkpoint.folds.tool_calls import is_replay_safe
 from langgraph_jsonl_checkpoint.log import records
-from langgraph_jsonl_checkpoint.restore.open_calls import stored_results
+from langgraph_jsonl_checkpoint.restore.open_calls import is_of_another, messages_of, stored_results
 from langgraph_jsonl_checkpoint.upstream import channels
 from langgraph_jsonl_checkpoint.values.messages import MEMORY_ID, MemoryMessage
 from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from langchain_core.messages import AIMessage
 
     from langgraph_jsonl_checkpoint.folds.memory import MemoryDeriver, SessionMemory
     from langgraph_jsonl_checkpoint.folds.tool_calls import Call, Key, Status
@@ -100,7 +101,7 @@ class Restored:
             header=MappingProxyType({k: untag_text(v) if k in _NAMES and v else v for k, v in header.items()}),
             checkpoint=None if newest is None else _last(newest),
             next=tuple(map(untag_text, newest.next)) if newest else (),
-            messages=tuple(self._messages("")),
+            messages=tuple(messages_of(self._reader, "")),
             tool_calls=calls,
             uncertain=_uncertain(calls),
             inputs=frozenset(session.checkpoints.inputs),
@@ -197,15 +198,20 @@ class Restored:
                 continue
             name = untag_text(newest.id)
             found += unrecorded(
-                self._messages(ns),
+                messages_of(self._reader, ns),
                 {m.tool_call_id: m for m in stored_results(self._reader, ns, [name])},
-                (call.key[1] for call in self._session.tools if call.name),
+                self._is_recorded,
                 ns=ns,
                 checkpoint_id=name,
                 open_status=self._open_status(ns, name, scheduled=bool(newest.next)),
             )
         decided = {call.key[1] for call in self._session.tools if call.verdict is not None and not call.name}
         return [replace(c, status="resolved") if c.tool_call_id in decided and c.result is None else c for c in found]
+
+    def _is_recorded(self, message: AIMessage, tool_call_id: str, has_result: bool) -> bool:  # noqa: FBT001
+        """Whether a hook recorded a call of a message; of two with one id that have a result, one is enough."""
+        same = [call for call in self._session.tools.with_id(tool_call_id) if call.name]
+        return any(has_result or not is_of_another(self._reader, call, message) for call in same)
 
     def _open_status(self, ns: str, checkpoint_id: str, *, scheduled: bool) -> Status:
         """The status of a call that has no record and no result."""
@@ -219,24 +225,6 @@ class Restored:
         if session.writer.is_alive(writer):
             return "running" if session.checkpoints.ended is None else "pending"
         return "pending" if writer in session.runs.paused else "uncertain"
-
-    def _messages(self, ns: str) -> list[BaseMessage]:
-        """The messages of a namespace's newest checkpoint."""
-        reader = self._reader
-        record = reader.fold.get(ns, None)
-        if record is None:
-            return []
-        name = untag_text(record.id)
-        with reader.reading(reader.fold.seq(ns, name), f"checkpoint {name!r}"):
-            held = reader.thaw.members(record.channels)
-            value = channels.delta_value(reader.thaw.built(held[MESSAGES])) if MESSAGES in held else None
-        if MESSAGES not in held:
-            # A DeltaChannel's value is rebuilt from the writes of the ancestors.
-            history = reader.delta_history(ns, None, [MESSAGES])[MESSAGES]
-            value = channels.delta_value(history.get("seed")) or []
-            for _, _, written in history["writes"]:
-                value = _added(value, written)
-        return [m for m in value if isinstance(m, BaseMessage)] if isinstance(value, list) else []
 
 
 def lend(text: str, channels: dict[str, Any]) -> None:
@@ -258,10 +246,3 @@ def _last(record: records.Checkpoint) -> LastCheckpoint:
         None if source is None else untag_text(source),
         untag_text(created) if isinstance(created, (str, dict)) else None,
     )
-
-
-def _added(value: Any, written: Any) -> Any:
-    try:
-        return add_messages(value, written)
-    except (ValueError, NotImplementedError, TypeError):
-        return value  # not messages

@@ -60,6 +60,36 @@ def test_each_open_call_is_answered_in_the_request(
 
 @SHAPES
 @BOTH_WAYS
+def test_an_open_call_is_not_answered_with_what_its_id_stood_for_before(
+    place: Place, shape: str, asynchronous: bool
+) -> None:
+    """The same tool, the same arguments, the same id: one ended, one was never started, and each is told so."""
+    graph = place.graph(shape, rounds=[[CHARGE], [CHARGE]])
+    for given in (PAY, None):  # the first call runs, the second is left
+        go(graph, given, asynchronous=asynchronous, interrupt_before=["tools"])
+    place.model.requests.clear()
+    go(graph, AGAIN, asynchronous=asynchronous)
+    said = [m.text for m in place.model.requests[-1] if m.type == "tool"]
+    assert said == ["charged 40 EUR", "charge was never started."]
+    assert place.effects("charge") == 1
+
+
+@SHAPES
+@BOTH_WAYS
+def test_two_open_calls_with_one_id_have_an_answer_each(place: Place, shape: str, asynchronous: bool) -> None:
+    """Left by two inputs, one after the other: nobody knows what one did, and the other was never started."""
+    place.crash(shape, rounds=[[CHARGE], [CHARGE]])
+    graph = place.graph(shape, rounds=[[CHARGE], [CHARGE]])
+    go(graph, AGAIN, asynchronous=asynchronous, interrupt_before=["tools"])
+    place.model.requests.clear()
+    go(graph, AGAIN, asynchronous=asynchronous)
+    said = [m.text for m in place.model.requests[-1] if m.type == "tool"]
+    assert said == [ANSWERS["charge-1"], "charge was never started."]
+    assert place.effects("charge") == 1
+
+
+@SHAPES
+@BOTH_WAYS
 def test_a_call_that_raised_is_answered_with_its_error(place: Place, shape: str, asynchronous: bool) -> None:
     """With side effects its outcome is unknown all the same; what only reads failed."""
     assert place.process(shape, raises=["charge"])["code"] == 1

@@ -103,6 +103,13 @@ def die_unwatched(_: Report, root: str, shape: str) -> None:
     graph.invoke(said("please pay order 7", "u1"), config(), durability="sync")
 
 
+def die_in_an_id_given_twice(_: Report, root: str) -> None:
+    """Die in charge_card, whose call has the id that lookup's had; no hook records anything."""
+    script = [asks(("call_0", "lookup", {"what": "order 7"})), asks(("call_0", "charge_card", {"what": "40 EUR"}))]
+    graph = agent(JsonlSaver(root), script, [gives("lookup", "40 EUR"), dies("charge_card")], hooked=False)
+    graph.invoke(said("please pay order 7", "u1"), config(), durability="sync")
+
+
 def pause_unwatched(_: Report, root: str, how: str) -> None:
     """Stop before the tools and end in good order, or die there."""
     with JsonlSaver(root) as saver:

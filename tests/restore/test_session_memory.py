@@ -339,6 +339,19 @@ def test_without_a_hook_the_messages_tell(saver: JsonlSaver) -> None:
     assert texts(memory.todo_items) == ["write the parser"]
 
 
+def test_work_stays_though_its_id_is_given_again(saver: JsonlSaver) -> None:
+    """Without a hook, too: each result is told of the call that it is of, also of two in one message."""
+    script = [
+        asks(("call_0", "fetch", {"what": "x"})),
+        asks(("call_0", "edit", {"what": "y"}), ("call_0", "fetch", {"what": "z"})),
+        "done",
+    ]
+    graph = agent(saver, script, [gives("fetch", "fetched"), gives("edit", "edited")], hooked=False)
+    graph.invoke(said("please build the whole shop"), config())
+    done = {"fetch(what='x'): fetched", "edit(what='y'): edited", "fetch(what='z'): fetched"}
+    assert set(texts(saver.session_memory(THREAD).completed_work)) == done
+
+
 def test_no_section_is_pushed_out(program: Program, root: Path) -> None:
     """A goal of 6,000 characters and 200 failures leave each section visible in at most 4,000 characters."""
     program.kill("die_with_much", root)

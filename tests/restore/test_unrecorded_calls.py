@@ -61,6 +61,18 @@ def test_a_scheduled_call_of_a_killed_process_is_uncertain(
     assert {call.checkpoint_id for call in state.tool_calls} == {state.checkpoint.id}
 
 
+def test_a_call_with_an_id_that_was_given_before_has_its_own_result(program: Program, root: Path) -> None:
+    """An earlier call's result is not its own: it is as uncertain as any other."""
+    program.kill("die_in_an_id_given_twice", root)
+    state = read(root)
+    assert [(c.tool_call_id, c.status) for c in state.tool_calls] == [
+        ("call_0", "completed"),
+        ("call_0", "uncertain"),
+    ]
+    assert statuses(state.uncertain) == {"charge_card": "uncertain"}
+    assert "outcome unknown: charge_card(what='40 EUR')" in str(state.memory)
+
+
 @pytest.mark.parametrize(("how", "status"), [("closed", "pending"), ("killed", "uncertain")])
 def test_a_call_behind_a_pause_never_started(program: Program, root: Path, how: str, status: str) -> None:
     """Stopped before the tools by a writer that closed, nothing was started; of a killed one nobody can say that."""
@@ -144,3 +156,19 @@ def test_a_hook_says_nothing_of_an_agent_that_has_none(program: Program, root: P
         assert (names, ran) == ([["delegate"], ["charge_card"]], [])
         result = graph.invoke(decide(graph, config(), {"inner-1": {"type": "respond", "message": "paid"}}), config())
     assert (result["messages"][-1].text, ran) == ("done", [])
+
+
+def test_a_call_that_never_started_is_told_though_its_id_is_recorded(root: Path) -> None:
+    """A hook recorded the call that had the id before, and not this one."""
+    script = [asks(("call_0", "act", {"what": "x"})), asks(("call_0", "act", {"what": "x"})), "done"]
+    with JsonlSaver(root) as saver:
+        graph = agent(saver, script, [gives("act", "ok")])
+        for given in (said("do it"), None):
+            graph.invoke(given, config(), interrupt_before=["tools"])
+        state = saver.resume_state(THREAD)
+        assert [(c.tool_call_id, c.status) for c in state.tool_calls] == [
+            ("call_0", "completed"),
+            ("call_0", "pending"),
+        ]
+        graph.invoke(None, config())
+        assert [c.status for c in saver.resume_state(THREAD).tool_calls] == ["completed", "completed"]
