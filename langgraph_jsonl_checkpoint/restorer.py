@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from langchain_core.messages import AIMessage, ToolMessage
+    from langchain_core.messages import ToolMessage
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
     from langgraph_jsonl_checkpoint.folds.memory import MemoryDeriver, SessionMemory
     from langgraph_jsonl_checkpoint.folds.resume import ResumeState, ToolCall
-    from langgraph_jsonl_checkpoint.restore.open_calls import Asked
+    from langgraph_jsonl_checkpoint.restore.open_calls import Asked, OpenCall
     from langgraph_jsonl_checkpoint.sessions.pool import Sessions
     from langgraph_jsonl_checkpoint.sessions.session import Session
     from langgraph_jsonl_checkpoint.tool_calls.redaction import Redaction
@@ -259,7 +259,7 @@ class Restorer:
         return isinstance(other, Restorer) and other.path(thread_id) == self.path(thread_id)
 
     def context(
-        self, thread_id: str, ns: str, run: object, calls: Sequence[tuple[AIMessage, Any]], *, memory: bool
+        self, thread_id: str, ns: str, run: object, calls: Sequence[OpenCall], *, memory: bool
     ) -> tuple[str, dict[Asked, ToolMessage]]:
         """What a model is to be told beside its messages.
 
@@ -267,7 +267,7 @@ class Restorer:
             thread_id: The thread.
             ns: The namespace whose messages they are.
             run: Stands for the run: within one the memory's text stays what it was first, so that prompt caches hold.
-            calls: The tool calls among the messages that have no result, each with its message.
+            calls: The tool calls among the messages that have no result.
             memory: Whether the memory is wanted.
 
         Returns:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
 from langgraph_jsonl_checkpoint.agents.flow import adrive, arrival, awaits, drive, saver_of
+from langgraph_jsonl_checkpoint.folds.tool_calls import known_as
 from langgraph_jsonl_checkpoint.restore.open_calls import open_calls
 from langgraph_jsonl_checkpoint.upstream import namespaces, tasks
 from langgraph_jsonl_checkpoint.values.messages import is_lent
@@ -122,7 +123,7 @@ def answered(messages: Sequence[BaseMessage], answers: Mapping[Asked, ToolMessag
             late = {}
         told.append(message)
         if isinstance(message, AIMessage):
-            names = [call["id"] or "" for call in message.tool_calls]
+            names = known_as(message.tool_calls)
             late = {name: answers[message.id, name] for name in names if (message.id, name) in answers}
     return [*told, *late.values()]
 

@@ -18,6 +18,7 @@ from langgraph_jsonl_checkpoint.agents.policy import ToolPolicy, checked
 from langgraph_jsonl_checkpoint.agents.questions import decided, question
 from langgraph_jsonl_checkpoint.agents.sends import Sends
 from langgraph_jsonl_checkpoint.agents.turn import PAUSE, Turn, alone, in_order, shown
+from langgraph_jsonl_checkpoint.folds.tool_calls import known_as
 from langgraph_jsonl_checkpoint.tool_calls.rules import Visit
 from langgraph_jsonl_checkpoint.upstream import namespaces, tasks
 
@@ -239,33 +240,30 @@ class ToolGuard:
         elsewhere = not saver.shares(own, thread_id)
         tools = {tool.name: tool for tool in request.runtime.tools}
 
-        def visit(call: ToolCall, number: int) -> Visit:
-            name, args = call["name"], call["args"]
-            tool = request.tool if call["id"] == request.tool_call["id"] else tools.get(name)
-            tool_call_id = call["id"] or name
+        def visit(call: ToolCall, name: str) -> Visit:
+            tool = request.tool if call is request.tool_call else tools.get(call["name"])
             return Visit(
-                (info.task_id, f"{tool_call_id}#{number}" if number > 1 else tool_call_id),
-                tool_call_id,
-                name,
-                ledger.redaction.value(name, args),
-                args,
-                self._policy.effect(name, args, tool),
-                self._policy.is_check(name, args),
+                (info.task_id, name),
+                call["id"] or "",
+                call["name"],
+                ledger.redaction.value(call["name"], call["args"]),
+                call["args"],
+                self._policy.effect(call["name"], call["args"], tool),
+                self._policy.is_check(call["name"], call["args"]),
                 ns,
                 info.checkpoint_id,
                 elsewhere=elsewhere,
             )
 
         mine, visits = None, []
-        numbers: dict[str | None, int] = {}
-        for call in _siblings(request):
-            number = numbers[call["id"]] = numbers.get(call["id"], 0) + 1
+        siblings = _siblings(request)
+        for call, name in zip(siblings, known_as(siblings), strict=True):
             if mine is None and _is_same(call, request.tool_call):
-                visits.append(mine := visit(request.tool_call, number))
+                visits.append(mine := visit(request.tool_call, name))
             else:
-                visits.append(visit(call, number))
+                visits.append(visit(call, name))
         if mine is None or tasks.is_send(config):
-            mine = mine or visit(request.tool_call, 1)
+            mine = mine or visit(request.tool_call, *known_as([request.tool_call]))
             visits = [mine]
         with self._lock:
             turn = self._turns.setdefault(answers.key, Turn())

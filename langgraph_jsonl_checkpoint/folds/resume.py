@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from langgraph_jsonl_checkpoint.folds.tool_calls import is_replay_safe
+from langgraph_jsonl_checkpoint.folds.tool_calls import is_replay_safe, known_as
 from langgraph_jsonl_checkpoint.log import records
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def told(call: Call, thaw: Thawer, is_alive: Callable[[Call], bool]) -> ToolCall
 def unrecorded(
     messages: Iterable[BaseMessage],
     results: Mapping[str, ToolMessage],
-    is_recorded: Callable[[AIMessage, str, bool], bool],
+    is_recorded: Callable[[AIMessage, Any, str, bool], bool],
     *,
     ns: str,
     checkpoint_id: str,
@@ -206,15 +206,14 @@ def unrecorded(
     Args:
         messages: The messages.
         results: Results that are stored and not yet among them, by tool_call_id.
-        is_recorded: Whether a hook recorded the call with this id of this message, which has a result or not.
+        is_recorded: Whether a hook recorded this call of this message, known as this, which has a result or not.
         ns: The namespace.
         checkpoint_id: Its newest checkpoint.
         open_status: The status of a call without a result.
     """
     found: list[ToolCall] = []
-    for message, call, answer in _with_results(list(messages), results):
-        name = call.get("id") or ""
-        if is_recorded(message, name, answer is not None):
+    for message, call, name, answer in _with_results(list(messages), results):
+        if is_recorded(message, call, name, answer is not None):
             continue
         status = open_status
         if answer is not None:
@@ -235,15 +234,20 @@ def unrecorded(
 
 def _with_results(
     messages: list[BaseMessage], results: Mapping[str, ToolMessage]
-) -> list[tuple[AIMessage, Any, ToolMessage | None]]:
-    """Each call of the messages, and its result: the first behind it that no later call with its id has."""
-    found: list[tuple[AIMessage, Any, ToolMessage | None]] = []
+) -> list[tuple[AIMessage, Any, str, ToolMessage | None]]:
+    """Each call of the messages, what it is known as, and its result: the first behind it that no later one has."""
+    found: list[tuple[AIMessage, Any, str, ToolMessage | None]] = []
     answers = dict(results)
     for message in reversed(messages):
         if isinstance(message, ToolMessage):
             answers[message.tool_call_id] = message
         elif isinstance(message, AIMessage):
-            found[:0] = [(message, call, answers.get(call.get("id") or "")) for call in message.tool_calls]
-            for call in message.tool_calls:
-                answers.pop(call.get("id") or "", None)
+            calls = message.tool_calls
+            ids = [call.get("id") or "" for call in calls]
+            found[:0] = [
+                (message, call, name, answers.get(given))
+                for call, given, name in zip(calls, ids, known_as(calls), strict=True)
+            ]
+            for given in ids:
+                answers.pop(given, None)
     return found

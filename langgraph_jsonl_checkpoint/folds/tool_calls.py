@@ -15,14 +15,14 @@ and providers give an id twice.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from langgraph_jsonl_checkpoint.folds.taken import Untaken
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import msgspec
 
@@ -43,6 +43,21 @@ RUNS_AGAIN = frozenset({"approve", "replay"})
 def is_replay_safe(effect: str) -> bool:
     """Whether running a call again does no harm; what a later version calls otherwise is not taken for harmless."""
     return effect in _REPLAY_SAFE
+
+
+def known_as(calls: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What the calls of one AIMessage are known as in the log, in their order.
+
+    By its id, or the tool's name if a model gives none; of several with one id all but the first are numbered.
+    """
+    found: list[str] = []
+    counts: dict[str | None, int] = {}
+    for call in calls:
+        given = call.get("id")
+        number = counts[given] = counts.get(given, 0) + 1
+        name = given or call.get("name") or ""
+        found.append(f"{name}#{number}" if number > 1 else name)
+    return found
 
 
 class Decision(NamedTuple):

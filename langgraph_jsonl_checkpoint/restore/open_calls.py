@@ -6,14 +6,14 @@ Providers refuse a request with such a call. It is there when somebody writes af
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.graph.message import add_messages
 from langgraph.types import Command
 
 from langgraph_jsonl_checkpoint.folds.story import MESSAGES
-from langgraph_jsonl_checkpoint.folds.tool_calls import RUNS_AGAIN
+from langgraph_jsonl_checkpoint.folds.tool_calls import RUNS_AGAIN, known_as
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.tool_calls.answers import Verdict, answer, outcome_unknown, without_result
 from langgraph_jsonl_checkpoint.upstream import channels
@@ -23,13 +23,27 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
 
-    from langgraph_jsonl_checkpoint.folds.tool_calls import Call
+    from langgraph_jsonl_checkpoint.folds.tool_calls import Call, ToolCalls
     from langgraph_jsonl_checkpoint.sessions.reader import Reader
     from langgraph_jsonl_checkpoint.sessions.session import Session
     from langgraph_jsonl_checkpoint.tool_calls.ledger import Ledger
 
     Asked = tuple[str | None, str]
-    """A call among messages: the id of its message, and its own."""
+    """A call among messages: the id of its message, and what it is known as."""
+
+
+class OpenCall(NamedTuple):
+    """A call that its messages hold no result of.
+
+    Attributes:
+        message: The message that asks for it.
+        call: The call.
+        name: What it is known as in the log.
+    """
+
+    message: AIMessage
+    call: Any
+    name: str
 
 
 class OpenCalls:
@@ -46,7 +60,7 @@ class OpenCalls:
         self._reader = reader
         self._ledger = ledger
 
-    def answers(self, ns: str, open_calls: Sequence[tuple[AIMessage, Any]]) -> dict[Asked, ToolMessage]:
+    def answers(self, ns: str, open_calls: Sequence[OpenCall]) -> dict[Asked, ToolMessage]:
         """What a model is told of calls that its messages hold no result of.
 
         A call that waits for a human is left out.
@@ -56,9 +70,8 @@ class OpenCalls:
         lineage += [name for name, _ in session.checkpoints.ancestors(ns, None)]
         stored: dict[str, ToolMessage] | None = None
         found: dict[Asked, ToolMessage] = {}
-        for message, call in open_calls:
-            name = call["id"] or ""
-            recorded = self._recorded(message, call)
+        for message, call, name in open_calls:
+            recorded = self._recorded(message, call, name)
             if recorded is not None:
                 with self._reading(recorded):
                     answer = self._answer(recorded, call)
@@ -66,18 +79,18 @@ class OpenCalls:
                 if stored is None:
                     left = lineage[:1] + self._left(ns, lineage)
                     stored = {m.tool_call_id: m for m in reversed(stored_results(self._reader, ns, left))}
-                answer = stored.get(name) or self._unrecorded_answer(ns, lineage, call)
+                answer = stored.get(call["id"]) or self._unrecorded_answer(ns, lineage, call)
             if answer is not None:
                 found[message.id, name] = answer
         return found
 
-    def _recorded(self, message: AIMessage, call: Any) -> Call | None:
+    def _recorded(self, message: AIMessage, call: Any, name: str) -> Call | None:
         """The record of an open call: the last with its id and arguments, or one that is open, too.
 
         Ids are given twice; arguments may be changed on the way to the tool.
         """
         tools = self._session.tools
-        same = [c for c in tools.with_id(call["id"] or "") if c.name == call["name"]]
+        same = [c for c in known(tools, call, name) if c.name == call["name"]]
         same = [c for c in same if not is_of_another(self._reader, c, message)]
         args = self._ledger.redaction.value(call["name"], call["args"])
         equal = [c for c in same if self._args(c) == args]
@@ -136,18 +149,28 @@ class OpenCalls:
         return found
 
 
-def open_calls(messages: Sequence[BaseMessage]) -> list[tuple[AIMessage, Any]]:
+def open_calls(messages: Sequence[BaseMessage]) -> list[OpenCall]:
     """The tool calls of AIMessages that no ToolMessage behind them answers."""
-    found: list[tuple[AIMessage, Any]] = []
+    found: list[OpenCall] = []
     answered: set[str] = set()
     # From the end: an id that is given twice is answered behind the AIMessage that it stands in.
     for message in reversed(messages):
         if isinstance(message, ToolMessage):
             answered.add(message.tool_call_id)
         elif isinstance(message, AIMessage):
-            found[:0] = [(message, call) for call in message.tool_calls if call.get("id") not in answered]
+            calls = zip(message.tool_calls, known_as(message.tool_calls), strict=True)
+            found[:0] = [
+                OpenCall(message, {**call, "id": call["id"] or ""}, name)
+                for call, name in calls
+                if call["id"] not in answered
+            ]
             answered = set()
     return found
+
+
+def known(tools: ToolCalls, call: Any, name: str) -> list[Call]:
+    """The calls that are known as this one, or that have its id: a task that has one call alone numbers none."""
+    return tools.with_id(name) or tools.with_id(call["id"] or call["name"])
 
 
 def is_of_another(reader: Reader, recorded: Call, message: AIMessage) -> bool:
@@ -160,7 +183,7 @@ def is_of_another(reader: Reader, recorded: Call, message: AIMessage) -> bool:
     asked = {
         held.id
         for held in messages_of(reader, recorded.ns, recorded.checkpoint)
-        if isinstance(held, AIMessage) and any((c["id"] or "") == recorded.key[1] for c in held.tool_calls)
+        if isinstance(held, AIMessage) and recorded.key[1] in known_as(held.tool_calls)
     }
     return bool(asked) and message.id not in asked
 

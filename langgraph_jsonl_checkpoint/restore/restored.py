@@ -17,7 +17,7 @@ from langgraph_jsonl_checkpoint.folds.resume import LastCheckpoint, ResumeState,
 from langgraph_jsonl_checkpoint.folds.story import MESSAGES, Story
 from langgraph_jsonl_checkpoint.folds.tool_calls import is_replay_safe
 from langgraph_jsonl_checkpoint.log import records
-from langgraph_jsonl_checkpoint.restore.open_calls import is_of_another, messages_of, stored_results
+from langgraph_jsonl_checkpoint.restore.open_calls import is_of_another, known, messages_of, stored_results
 from langgraph_jsonl_checkpoint.upstream import channels
 from langgraph_jsonl_checkpoint.values.messages import MEMORY_ID, MemoryMessage
 from langgraph_jsonl_checkpoint.values.types import untag_text
@@ -208,10 +208,10 @@ class Restored:
         decided = {call.key[1] for call in self._session.tools if call.verdict is not None and not call.name}
         return [replace(c, status="resolved") if c.tool_call_id in decided and c.result is None else c for c in found]
 
-    def _is_recorded(self, message: AIMessage, tool_call_id: str, has_result: bool) -> bool:  # noqa: FBT001
+    def _is_recorded(self, message: AIMessage, call: Any, name: str, has_result: bool) -> bool:  # noqa: FBT001
         """Whether a hook recorded a call of a message; of two with one id that have a result, one is enough."""
-        same = [call for call in self._session.tools.with_id(tool_call_id) if call.name]
-        return any(has_result or not is_of_another(self._reader, call, message) for call in same)
+        same = [each for each in known(self._session.tools, call, name) if each.name]
+        return any(has_result or not is_of_another(self._reader, each, message) for each in same)
 
     def _open_status(self, ns: str, checkpoint_id: str, *, scheduled: bool) -> Status:
         """The status of a call that has no record and no result."""
