@@ -15,14 +15,19 @@ if TYPE_CHECKING:
 
 
 class Untaken:
-    """The ends of calls that no checkpoint took."""
+    """The ends of calls that no checkpoint took.
+
+    What a checkpoint of a subgraph took is there as long as its task is: it is taken when the graph around goes on.
+    """
 
     def __init__(self) -> None:
         self._calls: dict[Key, Call] = {}
+        self._inside: dict[Key, tuple[Call, str, str | None]] = {}  # with the checkpoint whose task took them
+        self._newest: dict[str, str] = {}  # of each namespace, in the order of the log
         self._steps: dict[tuple[str, str], int | None] = {}  # of every checkpoint
 
     def __iter__(self) -> Iterator[Call]:
-        return iter(list(self._calls.values()))
+        return iter([*self._calls.values(), *(call for call, _, _ in self._inside.values())])
 
     def settle(self, call: Call) -> None:
         """A call took a step."""
@@ -31,6 +36,8 @@ class Untaken:
             self._calls[call.key] = call
         else:
             self._calls.pop(call.key, None)
+        if not call.has_result or call.heir is not None:
+            self._inside.pop(call.key, None)
 
     def deliver(self, record: records.Checkpoint, writer: str) -> list[Call]:
         """A checkpoint takes what the calls before it came to.
@@ -41,17 +48,34 @@ class Untaken:
         ns, parent = untag_text(record.ns), None if record.parent is None else untag_text(record.parent)
         name = untag_text(record.id)
         told: list[Call] = []
-        for call in self:
+        went_on = record.source == "loop"
+        for call, around, before in list(self._inside.values()) if went_on else ():
+            is_next = (ns, parent) == (around, before) and self._is_step_behind(ns, before, record)
+            if is_next or call.writer == writer and namespaces.is_within(around, ns):
+                self._take(call, ns)
+        for call in list(self._calls.values()):
             # Under durability="exit" those in between are never stored: a later one of the same run stands for them,
             # also in the graph around.
-            is_next = call.ns == ns and call.checkpoint == parent
+            # (a @task has a namespace, and its graph's checkpoints are those of the entrypoint)
+            is_next = call.checkpoint == parent and namespaces.is_within(call.ns, ns)
+            # An older one has none of it: with DeltaChannels that of the run's begin is stored at its end, too.
             is_own = call.writer == writer and namespaces.is_within(call.ns, ns)
             if is_next or is_own:
                 del self._calls[call.key]
-            if is_own and record.source == "loop" and self._went_on(call, record, name, is_next):
+                if went_on and call.has_result:
+                    self._take(call, ns)
+            if is_own and went_on and self._went_on(call, record, name, is_next):
                 told.append(call)
         self._steps[ns, name] = record.step
+        self._newest[ns] = name
         return told
+
+    def _take(self, call: Call, ns: str) -> None:
+        """A checkpoint of a namespace has what a call came to."""
+        self._inside.pop(call.key, None)
+        if namespaces.is_of_task(ns):
+            around = namespaces.graph_around(ns)
+            self._inside[call.key] = call, around, self._newest.get(around)
 
     def _went_on(self, call: Call, record: records.Checkpoint, name: str, is_next: bool) -> bool:  # noqa: FBT001
         """Whether the superstep of a call ended with a checkpoint of its own writer, and no error ended the run."""
@@ -61,4 +85,8 @@ class Untaken:
         if place not in self._steps:
             return name > call.checkpoint  # a run that an error ends stores the call's own checkpoint, too
         # Under "exit" the next one that is stored may be that of another input.
-        return is_next and record.step == (self._steps[place] or 0) + 1
+        return is_next and self._is_step_behind(*place, record)
+
+    def _is_step_behind(self, ns: str, name: str | None, record: records.Checkpoint) -> bool:
+        step = None if name is None else self._steps.get((ns, name))
+        return record.step == (step or 0) + 1

@@ -13,7 +13,7 @@ from langgraph_jsonl_checkpoint.errors import ToolCallRunningError, UncertainToo
 from langgraph_jsonl_checkpoint.folds.tool_calls import RUNS_AGAIN, Call
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.tool_calls.answers import Verdict, answer, history, without_result
-from langgraph_jsonl_checkpoint.upstream import channels
+from langgraph_jsonl_checkpoint.upstream import channels, namespaces
 from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
@@ -268,8 +268,8 @@ class Rules:
                 same_place = call.key[0] == visit.key[0]
             if call.key == visit.key or same_place or not is_equal(self._thaw.value(call.args), visit.args):
                 continue
-            if call.has_result and not self._is_lost(call, visit):
-                continue  # the model was told, as when the checkpoint of its next input is stored
+            if call.has_result and (not self._is_lost(call, visit) or self._is_beside(call, visit)):
+                continue  # the model was told, as when the checkpoint of its next input is stored, or will be
             lost = call.has_result and not self._is_alive(call)
             if lost or call.verdict is not None or call.status(self._is_in_hand) == "uncertain":
                 return call
@@ -294,6 +294,18 @@ class Rules:
         newest = fold.get(visit.ns, name)
         lineage = () if newest is None else (untag_text(newest.id), *(n for n, _ in fold.ancestors(visit.ns, name)))
         return orphan.ns != visit.ns or orphan.checkpoint not in lineage
+
+    def _is_beside(self, call: Call, visit: Visit) -> bool:
+        """Whether a call is of a subgraph that goes on beside the task that this one is of: it is not lost."""
+        parts = zip(call.ns.split("|"), visit.ns.split("|"), strict=False)
+        apart = next((pair for pair in parts if pair[0] != pair[1]), ("", ""))
+        fold = self._session.checkpoints
+        record = None if call.checkpoint is None else fold.get(call.ns, call.checkpoint)
+        if record is None or not all(map(namespaces.is_of_task, apart)):
+            return False
+        around = self._thaw.value(record.metadata).get("parents") or {}
+        newest = {ns: fold.get(ns, None) for ns in around}
+        return bool(around) and all(each and untag_text(each.id) == around[ns] for ns, each in newest.items())
 
     def _is_unrecorded(self, visit: Visit) -> bool:
         """Whether a call has no record because nobody recorded it, and not because it never started.

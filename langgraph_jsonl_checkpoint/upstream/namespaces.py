@@ -13,6 +13,12 @@ def parent(ns: str) -> str:
     return ns.rpartition("|")[0]
 
 
+def graph_around(ns: str) -> str:
+    """The namespace of the graph whose task runs a subgraph; a task's second one has a number behind its task's."""
+    around, _, last = ns.rpartition("|")
+    return parent(around) if last.isdigit() else around
+
+
 def is_within(ns: str, around: str) -> bool:
     """Whether a namespace is `around`, or one below it."""
     return not around or ns == around or ns.startswith(f"{around}|")

@@ -1,0 +1,116 @@
+"""What calls came to, and whether a checkpoint took it: an agent's calls are lost with its task, if it is left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage
+from langgraph.func import entrypoint, task
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+from langgraph.types import Command, interrupt
+from scripted import ScriptedModel
+
+from guard.scene import CHARGE, CONFIG, MAIL, PAY, asked, go
+from langgraph_jsonl_checkpoint import SessionMiddleware, ToolGuard, decide
+
+if TYPE_CHECKING:
+    from guard.conftest import Place
+
+BOTH_WAYS = pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
+AGAIN = {"messages": [("user", "please try it once more")]}
+LATER = {**CHARGE, "id": "charge-2"}
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("durability", ["sync", "exit"])
+def test_what_an_agent_did_whose_task_was_left_is_asked_about(
+    place: Place, asynchronous: bool, durability: Any
+) -> None:
+    """It died behind its first call; the user writes anew, and the agent, that knows nothing of it, asks again."""
+    rounds = [[CHARGE], [MAIL]]
+    place.crash("subgraph", "mail", rounds=rounds, way={"durability": durability})
+    graph = place.graph("subgraph", rounds=rounds)
+    (question,) = asked(go(graph, AGAIN, asynchronous=asynchronous, durability=durability))
+    (call,) = question["calls"]
+    assert (call["name"], "its result was lost" in call["description"]) == ("charge", True)
+    answer = decide(graph, CONFIG, {"charge-1": {"type": "respond", "message": "receipt 1"}})
+    (question,) = asked(go(graph, answer, asynchronous=asynchronous, durability=durability))
+    assert [call["name"] for call in question["calls"]] == ["mail"]
+    answer = decide(graph, CONFIG, {"mail-1": {"type": "approve"}})
+    assert go(graph, answer, asynchronous=asynchronous, durability=durability)["messages"][-1].text == "done"
+    assert (place.effects("charge"), place.effects("mail")) == (1, 2)
+
+
+def test_an_agent_that_went_on_has_lost_nothing(place: Place) -> None:
+    """Resumed to its end by another process: the same call, the next day, is not asked about."""
+    rounds = [[CHARGE], [MAIL], [LATER]]
+    place.crash("subgraph", "mail", rounds=rounds[:2])
+    graph = place.graph("subgraph", rounds=rounds[:2])
+    go(graph, None)
+    go(graph, decide(graph, CONFIG, {"mail-1": {"type": "approve"}}))
+    graph = place.graph("subgraph", rounds=rounds, saver=place.saver())
+    assert asked(go(graph, AGAIN)) == []
+    assert place.effects("charge") == 2
+
+
+def beside(place: Place, saver: Any) -> Any:
+    """Two agents beside each other: one charges, the other asks a human, and then charges as much."""
+
+    def wait() -> str:
+        """Wait for a human."""
+        return str(interrupt("ready?"))
+
+    charge = place.effects.tools[0]
+    hook = SessionMiddleware(memory=False)
+    graph = StateGraph(MessagesState)
+    waiting = AIMessage("", tool_calls=[{"name": "wait", "args": {}, "id": "wait-1"}])
+    scripts = {
+        "a": [AIMessage("", tool_calls=[CHARGE]), "done"],
+        "b": [waiting, AIMessage("", tool_calls=[LATER]), "done"],
+    }
+    for name, script in scripts.items():
+        graph.add_node(name, create_agent(ScriptedModel(script=script), [charge, wait], middleware=[hook]))
+        graph.add_edge(START, name)
+    return graph.compile(checkpointer=saver)
+
+
+@BOTH_WAYS
+def test_the_same_call_of_another_agent_is_its_own(place: Place, asynchronous: bool) -> None:
+    """What one of two agents came to is not lost while both go on, so the other's call is not asked about."""
+    with place.saver() as saver:
+        assert asked(go(beside(place, saver), PAY, asynchronous=asynchronous)) == ["ready?"]
+    graph = beside(place, place.saver())
+    assert asked(go(graph, Command(resume="yes"), asynchronous=asynchronous)) == []
+    assert place.effects("charge") == 2
+
+
+def test_what_a_task_of_a_workflow_did_is_taken_by_its_workflow(place: Place) -> None:
+    """Another process ends the workflow: the same call, in the next run, is not asked about."""
+    guard = ToolGuard()
+    tools = ToolNode([place.effects.tools[0]], wrap_tool_call=guard.wrap_tool_call)
+    fails = [True, False, False]
+
+    def workflow(saver: Any) -> Any:
+        @task
+        def act(call: dict[str, Any]) -> Any:
+            return tools.invoke({"messages": [AIMessage("", tool_calls=[call])]})["messages"][0].text
+
+        @entrypoint(checkpointer=saver)
+        def flow(call: dict[str, Any]) -> Any:
+            said = act(call).result()
+            if fails.pop(0):
+                raise RuntimeError("no more")
+            return said
+
+        return flow
+
+    with place.saver() as saver, pytest.raises(RuntimeError, match="no more"):
+        workflow(saver).invoke(CHARGE, CONFIG)
+    with place.saver() as saver:
+        assert workflow(saver).invoke(None, CONFIG) == "charged 40 EUR"
+    with place.saver() as saver:
+        assert workflow(saver).invoke(LATER, CONFIG) == "charged 40 EUR"
+    assert place.effects("charge") == 2
