@@ -59,7 +59,7 @@ class Untaken:
             # (a @task has a namespace, and its graph's checkpoints are those of the entrypoint)
             is_next = call.checkpoint == parent and namespaces.is_within(call.ns, ns)
             # An older one has none of it: with DeltaChannels that of the run's begin is stored at its end, too.
-            is_own = call.writer == writer and namespaces.is_within(call.ns, ns)
+            is_own = call.writer == writer and namespaces.is_within(call.ns, ns) and name > (call.checkpoint or "")
             if is_next or is_own:
                 del self._calls[call.key]
                 if went_on and call.has_result:

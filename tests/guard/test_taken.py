@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, AnyMessage
+from langgraph.channels.delta import DeltaChannel
 from langgraph.func import entrypoint, task
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode
+from langgraph.graph.message import _messages_delta_reducer
+from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command, interrupt
 from scripted import ScriptedModel
+from typing_extensions import TypedDict
 
 from guard.scene import CHARGE, CONFIG, MAIL, PAY, asked, go
-from langgraph_jsonl_checkpoint import SessionMiddleware, ToolGuard, decide
+from langgraph_jsonl_checkpoint import JsonlSaver, SessionMiddleware, ToolGuard, decide
 
 if TYPE_CHECKING:
     from guard.conftest import Place
@@ -114,3 +117,36 @@ def test_what_a_task_of_a_workflow_did_is_taken_by_its_workflow(place: Place) ->
     with place.saver() as saver:
         assert workflow(saver).invoke(LATER, CONFIG) == "charged 40 EUR"
     assert place.effects("charge") == 2
+
+
+class Delta(TypedDict):
+    messages: Annotated[list[AnyMessage], DeltaChannel(_messages_delta_reducer)]
+
+
+class Full(JsonlSaver):
+    """Stores no checkpoint but that of a run's begin."""
+
+    def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+        """Store it."""
+        if metadata.get("step", -2) >= 0:
+            raise OSError("no space left")
+        return super().put(config, checkpoint, metadata, new_versions)
+
+
+def test_a_checkpoint_of_a_runs_begin_has_nothing_of_what_its_calls_came_to(place: Place) -> None:
+    """With DeltaChannels under "exit" it is stored at the end, before the last one: died between, they are lost."""
+
+    def graph(saver: JsonlSaver) -> Any:
+        guard = ToolGuard()
+        model = ScriptedModel(script=[AIMessage("", tool_calls=[CHARGE]), "done"])
+        graph = StateGraph(Delta).add_node("agent", lambda state: {"messages": [model.invoke(state["messages"])]})
+        graph.add_node("tools", ToolNode([place.effects.tools[0]], wrap_tool_call=guard.wrap_tool_call))
+        graph.add_edge(START, "agent").add_conditional_edges("agent", tools_condition).add_edge("tools", "agent")
+        return graph.compile(checkpointer=saver)
+
+    with Full(place.root / "sessions") as saver, pytest.raises(OSError, match="no space"):
+        graph(saver).invoke(PAY, CONFIG, durability="exit")
+    assert place.effects("charge") == 1
+    (question,) = asked(go(graph(place.saver()), PAY))
+    assert "its result was lost" in question["calls"][0]["description"]
+    assert place.effects("charge") == 1
