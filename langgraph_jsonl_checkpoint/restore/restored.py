@@ -192,21 +192,49 @@ class Restored:
 
     def _unrecorded(self) -> list[ToolCall]:
         found: list[ToolCall] = []
+        lineages: dict[str, dict[str, records.Checkpoint]] = {}
         for ns in self._session.checkpoints.namespaces():
             newest = self._session.checkpoints.get(ns, None)
             if newest is None:
                 continue
             name = untag_text(newest.id)
+            status = self._open_status(ns, name, scheduled=bool(newest.next))
+            if newest.next and self._is_over(ns, newest, lineages):
+                status = "completed"
             found += unrecorded(
                 messages_of(self._reader, ns),
                 {m.tool_call_id: m for m in stored_results(self._reader, ns, [name])},
                 self._is_recorded,
                 ns=ns,
                 checkpoint_id=name,
-                open_status=self._open_status(ns, name, scheduled=bool(newest.next)),
+                open_status=status,
             )
         decided = {call.key[1] for call in self._session.tools if call.verdict is not None and not call.name}
         return [replace(c, status="resolved") if c.tool_call_id in decided and c.result is None else c for c in found]
+
+    def _is_over(
+        self, ns: str, newest: records.Checkpoint, lineages: dict[str, dict[str, records.Checkpoint]]
+    ) -> bool:
+        """Whether the graph around a subgraph has gone on behind its task, as when a tool hands off to another agent.
+
+        It goes on only with what the task came to, so all that the subgraph did has ended.
+        """
+        fold, writer_of = self._session.checkpoints, self._session.runs.writer_of
+        around, name = upstream.graph_around(ns), untag_text(newest.id)
+        with self._reader.reading(fold.seq(ns, name), f"checkpoint {name!r}"):
+            before = (self._reader.thaw.value(newest.metadata).get("parents") or {}).get(around)
+        if before is None or not upstream.task_namespace(ns):
+            return False
+        if around not in lineages:
+            last = fold.get(around, None)
+            line = [] if last is None else [last, *(record for _, record in fold.ancestors(around, None))]
+            lineages[around] = {"" if r.parent is None else untag_text(r.parent): r for r in line}
+        behind = lineages[around]
+        if fold.has(around, before):
+            return before in behind and behind[before].source == "loop"
+        # Under durability="exit" the last one of the same run stands for those between.
+        later = [untag_text(r.id) for r in behind.values() if r.source == "loop" and untag_text(r.id) > before]
+        return any(writer_of(fold.seq(around, each)) == writer_of(fold.seq(ns, name)) for each in later)
 
     def _is_recorded(self, message: AIMessage, call: Any, name: str, has_result: bool) -> bool:  # noqa: FBT001
         """Whether a hook recorded a call of a message; of two with one id that have a result, one is enough."""

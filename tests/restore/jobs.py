@@ -7,9 +7,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from langchain.agents.middleware import AgentMiddleware, TodoListMiddleware
-from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.graph import START, StateGraph
-from langgraph.types import interrupt
+from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 from warm import die
 
@@ -108,6 +108,30 @@ def die_in_an_id_given_twice(_: Report, root: str) -> None:
     script = [asks(("call_0", "lookup", {"what": "order 7"})), asks(("call_0", "charge_card", {"what": "40 EUR"}))]
     graph = agent(JsonlSaver(root), script, [gives("lookup", "40 EUR"), dies("charge_card")], hooked=False)
     graph.invoke(said("please pay order 7", "u1"), config(), durability="sync")
+
+
+def hand_off(saver: JsonlSaver, tool: Any) -> Graph:
+    """An agent whose tool hands off to another node; no hook records anything."""
+    graph = StateGraph(Plain)
+    graph.add_node("a", hand_written(None, [asks(("c1", tool.name, {"what": "b"}))], [tool], hooked=False))
+    graph.add_node("b", lambda _: {"messages": [AIMessage("done")]})
+    return graph.add_edge(START, "a").compile(checkpointer=saver)
+
+
+def transfer(what: str) -> Any:
+    """Hand off."""
+    return Command(goto=what, graph=Command.PARENT, update={"messages": [ToolMessage("ok", tool_call_id="c1")]})
+
+
+def die_behind_a_hand_off(_: Report, root: str, way: dict[str, Any]) -> None:
+    """Die when all is done."""
+    hand_off(JsonlSaver(root), named("transfer", transfer)).invoke(said("do it"), config(), **way)
+    die()
+
+
+def die_in_a_hand_off(_: Report, root: str) -> None:
+    """Die in the tool that hands off."""
+    hand_off(JsonlSaver(root), dies("transfer")).invoke(said("do it"), config(), durability="sync")
 
 
 def pause_unwatched(_: Report, root: str, how: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 from langgraph.types import Command
 
 from langgraph_jsonl_checkpoint import JsonlSaver, decide
-from restore.jobs import nested
+from restore.jobs import hand_off, nested, transfer
 from restore.scene import THREAD, agent, asks, config, gives, hand_written, named, said, waits
 
 if TYPE_CHECKING:
@@ -172,3 +172,21 @@ def test_a_call_that_never_started_is_told_though_its_id_is_recorded(root: Path)
         ]
         graph.invoke(None, config())
         assert [c.status for c in saver.resume_state(THREAD).tool_calls] == ["completed", "completed"]
+
+
+@pytest.mark.parametrize("durability", ["sync", "exit"])
+def test_a_call_of_an_agent_that_handed_off_is_over(program: Program, root: Path, durability: str) -> None:
+    """Its result is not among its own messages: the graph around has gone on with it."""
+    program.kill("die_behind_a_hand_off", root, way={"durability": durability})
+    state = read(root)
+    assert {call.status for call in state.tool_calls} == {"completed"}
+    assert (state.uncertain, state.crashed) == ((), False)
+    assert "outcome unknown" not in str(state.memory)
+
+
+def test_a_call_of_an_agent_whose_task_was_left_stays_uncertain(program: Program, root: Path) -> None:
+    """A new message goes on without it: nobody knows what it came to."""
+    program.kill("die_in_a_hand_off", root)
+    with JsonlSaver(root) as saver:
+        hand_off(saver, named("transfer", transfer)).invoke(said("once more"), config())
+    assert [call.name for call in read(root).uncertain] == ["transfer"]
