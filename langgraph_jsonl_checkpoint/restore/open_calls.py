@@ -79,7 +79,7 @@ class OpenCalls:
                 if stored is None:
                     left = lineage[:1] + self._left(ns, lineage)
                     stored = {m.tool_call_id: m for m in reversed(stored_results(self._reader, ns, left))}
-                answer = stored.get(call["id"]) or self._unrecorded_answer(ns, lineage, call)
+                answer = stored.get(call["id"]) or self._unrecorded_answer(ns, lineage, message, call)
             if answer is not None:
                 found[message.id, name] = answer
         return found
@@ -127,16 +127,25 @@ class OpenCalls:
             return _message(call, f"{call['name']} did not end. It may run again without harm.")
         return _message(call, outcome_unknown(recorded, recorded.name, thaw))
 
-    def _unrecorded_answer(self, ns: str, lineage: Sequence[str], call: Any) -> ToolMessage | None:
+    def _unrecorded_answer(
+        self, ns: str, lineage: Sequence[str], message: AIMessage, call: Any
+    ) -> ToolMessage | None:
         session = self._session
-        for name in lineage:
-            waits = [w for w in session.checkpoints.writes(ns, name) if w.channel == channels.INTERRUPT]
-            if waits:
-                return None
         fold, runs = session.checkpoints, session.runs
-        if all(runs.is_hooked(runs.writer_of(fold.seq(ns, name)), ns) for name in self._left(ns, lineage)):
+        left = self._left(ns, lineage)
+        at = self._left_at(ns, [*reversed(left), *lineage[:1]], message)
+        if any(w.channel == channels.INTERRUPT for name in at for w in fold.writes(ns, name)):
+            return None
+        if all(runs.is_hooked(runs.writer_of(fold.seq(ns, name)), ns) for name in at if name in left):
             return _message(call, f"{call['name']} was never started.")
         return _message(call, f"Outcome unknown: whether {call['name']} ran is not recorded.")
+
+    def _left_at(self, ns: str, places: Sequence[str], message: AIMessage) -> Sequence[str]:
+        """The first of these checkpoints that holds a message: its calls were left there; all if none does."""
+        for name in places:
+            if message.id is not None and any(m.id == message.id for m in messages_of(self._reader, ns, name)):
+                return [name]
+        return places
 
     def _left(self, ns: str, lineage: Sequence[str]) -> list[str]:
         """The checkpoints whose tasks a new input left behind."""

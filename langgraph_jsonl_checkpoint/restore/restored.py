@@ -18,7 +18,7 @@ from langgraph_jsonl_checkpoint.folds.story import MESSAGES, Story
 from langgraph_jsonl_checkpoint.folds.tool_calls import is_replay_safe
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.restore.open_calls import is_of_another, known, messages_of, stored_results
-from langgraph_jsonl_checkpoint.upstream import channels
+from langgraph_jsonl_checkpoint.upstream import channels, namespaces
 from langgraph_jsonl_checkpoint.values.messages import MEMORY_ID, MemoryMessage
 from langgraph_jsonl_checkpoint.values.types import untag_text
 
@@ -220,10 +220,10 @@ class Restored:
         It goes on only with what the task came to, so all that the subgraph did has ended.
         """
         fold, writer_of = self._session.checkpoints, self._session.runs.writer_of
-        around, name = upstream.graph_around(ns), untag_text(newest.id)
+        around, name = namespaces.graph_around(ns), untag_text(newest.id)
         with self._reader.reading(fold.seq(ns, name), f"checkpoint {name!r}"):
             before = (self._reader.thaw.value(newest.metadata).get("parents") or {}).get(around)
-        if before is None or not upstream.task_namespace(ns):
+        if before is None or not namespaces.is_of_task(ns):
             return False
         if around not in lineages:
             last = fold.get(around, None)

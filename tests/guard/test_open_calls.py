@@ -8,6 +8,7 @@ import pytest
 from langgraph.types import interrupt
 
 from guard.scene import CHARGE, CONFIG, LOOKUP, MAIL, PAY, REVIEW_MODES, asked, go, review, told
+from langgraph_jsonl_checkpoint import decide
 
 if TYPE_CHECKING:
     from guard.conftest import Place
@@ -168,3 +169,20 @@ def test_an_uncertain_call_that_is_being_asked_about(place: Place, shape: str, a
     assert told(place.model.requests[-1]) == {"charge-1": ANSWERS["charge-1"]}
     assert place.effects("charge") == 1
     assert [call.tool_call_id for call in saver.uncertain("t")] == ["charge-1"]
+
+
+@SHAPES
+@BOTH_WAYS
+def test_a_call_that_never_started_is_answered_whatever_waited_since(
+    place: Place, shape: str, asynchronous: bool
+) -> None:
+    """A question about another call, asked later and answered: without an answer a provider refuses each request."""
+    later = [{**CHARGE, "id": "charge-2"}, {**MAIL, "id": "mail-2"}]
+    rounds = [[CHARGE, MAIL], later]
+    place.crash(shape, rounds=rounds, keeps=["mail"])
+    graph = place.graph(shape, rounds=rounds)
+    assert len(asked(go(graph, AGAIN, asynchronous=asynchronous))) == 1
+    place.model.requests.clear()
+    go(graph, decide(graph, CONFIG, {"charge-2": {"type": "approve"}}), asynchronous=asynchronous)
+    assert told(place.model.requests[-1]).keys() == {"charge-1", "mail-1", "charge-2", "mail-2"}
+    assert told(place.model.requests[-1])["mail-1"] == ANSWERS["mail-1"]
