@@ -199,7 +199,7 @@ def unrecorded(
     *,
     ns: str,
     checkpoint_id: str,
-    open_status: Status,
+    open_status: Callable[[AIMessage], Status],
 ) -> list[ToolCall]:
     """The calls in a namespace's messages that no hook recorded.
 
@@ -209,15 +209,13 @@ def unrecorded(
         is_recorded: Whether a hook recorded this call of this message, known as this, which has a result or not.
         ns: The namespace.
         checkpoint_id: Its newest checkpoint.
-        open_status: The status of a call without a result.
+        open_status: The status of a call of a message that has no result.
     """
     found: list[ToolCall] = []
     for message, call, name, answer in _with_results(list(messages), results):
         if is_recorded(message, call, name, answer is not None):
             continue
-        status = open_status
-        if answer is not None:
-            status = "failed" if answer.status == "error" else "completed"
+        status = open_status(message) if answer is None else "failed" if answer.status == "error" else "completed"
         found.append(
             ToolCall(
                 name,

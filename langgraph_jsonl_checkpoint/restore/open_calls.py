@@ -65,9 +65,7 @@ class OpenCalls:
 
         A call that waits for a human is left out.
         """
-        session = self._session
-        lineage = [untag_text(r.id) for r in (session.checkpoints.get(ns, None),) if r is not None]
-        lineage += [name for name, _ in session.checkpoints.ancestors(ns, None)]
+        places = Left(self._reader, ns)
         stored: dict[str, ToolMessage] | None = None
         found: dict[Asked, ToolMessage] = {}
         for message, call, name in open_calls:
@@ -77,9 +75,9 @@ class OpenCalls:
                     answer = self._answer(recorded, call)
             else:
                 if stored is None:
-                    left = lineage[:1] + self._left(ns, lineage)
+                    left = places.lineage[:1] + places.behind
                     stored = {m.tool_call_id: m for m in reversed(stored_results(self._reader, ns, left))}
-                answer = stored.get(call["id"]) or self._unrecorded_answer(ns, lineage, message, call)
+                answer = stored.get(call["id"]) or self._unrecorded_answer(ns, places, message, call)
             if answer is not None:
                 found[message.id, name] = answer
         return found
@@ -127,35 +125,46 @@ class OpenCalls:
             return _message(call, f"{call['name']} did not end. It may run again without harm.")
         return _message(call, outcome_unknown(recorded, recorded.name, thaw))
 
-    def _unrecorded_answer(
-        self, ns: str, lineage: Sequence[str], message: AIMessage, call: Any
-    ) -> ToolMessage | None:
+    def _unrecorded_answer(self, ns: str, places: Left, message: AIMessage, call: Any) -> ToolMessage | None:
         session = self._session
         fold, runs = session.checkpoints, session.runs
-        left = self._left(ns, lineage)
-        at = self._left_at(ns, [*reversed(left), *lineage[:1]], message)
+        at = places.at(message)
         if any(w.channel == channels.INTERRUPT for name in at for w in fold.writes(ns, name)):
             return None
-        if all(runs.is_hooked(runs.writer_of(fold.seq(ns, name)), ns) for name in at if name in left):
+        if all(runs.is_hooked(runs.writer_of(fold.seq(ns, name)), ns) for name in at if name in places.behind):
             return _message(call, f"{call['name']} was never started.")
         return _message(call, f"Outcome unknown: whether {call['name']} ran is not recorded.")
 
-    def _left_at(self, ns: str, places: Sequence[str], message: AIMessage) -> Sequence[str]:
-        """The first of these checkpoints that holds a message: its calls were left there; all if none does."""
-        for name in places:
-            if message.id is not None and any(m.id == message.id for m in messages_of(self._reader, ns, name)):
-                return [name]
-        return places
 
-    def _left(self, ns: str, lineage: Sequence[str]) -> list[str]:
-        """The checkpoints whose tasks a new input left behind."""
-        fold = self._session.checkpoints
-        found: list[str] = []
-        for after, before in itertools.pairwise(lineage):
+class Left:
+    """Where the calls of messages were left that have no result: at which checkpoint of their namespace.
+
+    Args:
+        reader: Reads the messages, those of each checkpoint once.
+        ns: The namespace.
+    """
+
+    def __init__(self, reader: Reader, ns: str) -> None:
+        fold, newest = reader.fold, reader.fold.get(ns, None)
+        self._reader = reader
+        self._ns = ns
+        self._ids: dict[str, set[str | None]] = {}
+        self.lineage = [] if newest is None else [untag_text(newest.id), *(n for n, _ in fold.ancestors(ns, None))]
+        self.behind = []  # those whose tasks a new input left, the last one first
+        for after, before in itertools.pairwise(self.lineage):
             newer, left = fold.get(ns, after), fold.get(ns, before)
             if newer is not None and newer.source == "input" and left is not None and left.next:
-                found.append(before)
-        return found
+                self.behind.append(before)
+
+    def at(self, message: AIMessage) -> list[str]:
+        """The first checkpoint that was left, or the newest, that holds a message; all of them if none does."""
+        places = [*reversed(self.behind), *self.lineage[:1]]
+        for name in places if message.id is not None else ():
+            if name not in self._ids:
+                self._ids[name] = {held.id for held in messages_of(self._reader, self._ns, name)}
+            if message.id in self._ids[name]:
+                return [name]
+        return places
 
 
 def open_calls(messages: Sequence[BaseMessage]) -> list[OpenCall]:

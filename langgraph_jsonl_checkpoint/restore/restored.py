@@ -6,6 +6,7 @@ All of it is read from the log and nothing is run. Each function is called with 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,13 @@ from langgraph_jsonl_checkpoint.folds.resume import LastCheckpoint, ResumeState,
 from langgraph_jsonl_checkpoint.folds.story import MESSAGES, Story
 from langgraph_jsonl_checkpoint.folds.tool_calls import is_replay_safe
 from langgraph_jsonl_checkpoint.log import records
-from langgraph_jsonl_checkpoint.restore.open_calls import is_of_another, known, messages_of, stored_results
+from langgraph_jsonl_checkpoint.restore.open_calls import (
+    Left,
+    is_of_another,
+    known,
+    messages_of,
+    stored_results,
+)
 from langgraph_jsonl_checkpoint.upstream import channels, namespaces
 from langgraph_jsonl_checkpoint.values.messages import MEMORY_ID, MemoryMessage
 from langgraph_jsonl_checkpoint.values.types import untag_text
@@ -198,16 +205,13 @@ class Restored:
             if newest is None:
                 continue
             name = untag_text(newest.id)
-            status = self._open_status(ns, name, scheduled=bool(newest.next))
-            if newest.next and self._is_over(ns, newest, lineages):
-                status = "completed"
             found += unrecorded(
                 messages_of(self._reader, ns),
                 {m.tool_call_id: m for m in stored_results(self._reader, ns, [name])},
                 self._is_recorded,
                 ns=ns,
                 checkpoint_id=name,
-                open_status=status,
+                open_status=partial(self._open_status, ns, Left(self._reader, ns), lineages),
             )
         decided = {call.key[1] for call in self._session.tools if call.verdict is not None and not call.name}
         return [replace(c, status="resolved") if c.tool_call_id in decided and c.result is None else c for c in found]
@@ -241,17 +245,23 @@ class Restored:
         same = [each for each in known(self._session.tools, call, name) if each.name]
         return any(has_result or not is_of_another(self._reader, each, message) for each in same)
 
-    def _open_status(self, ns: str, checkpoint_id: str, *, scheduled: bool) -> Status:
-        """The status of a call that has no record and no result."""
-        session = self._session
-        writer = session.runs.writer_of(session.checkpoints.seq(ns, checkpoint_id))
-        if any(w.channel == channels.INTERRUPT for w in session.checkpoints.writes(ns, checkpoint_id)):
+    def _open_status(
+        self, ns: str, left: Left, lineages: dict[str, dict[str, records.Checkpoint]], message: AIMessage
+    ) -> Status:
+        """The status of a call of a message that has no record and no result, where it was left."""
+        session, fold = self._session, self._session.checkpoints
+        name = left.at(message)[-1]
+        record = fold.get(ns, name)
+        if any(w.channel == channels.INTERRUPT for w in fold.writes(ns, name)):
             return "waiting"
+        writer = session.runs.writer_of(fold.seq(ns, name))
         # Where a hook was installed, a call without a record never started.
-        if not scheduled or session.runs.is_hooked(writer, ns):
+        if record is None or not record.next or session.runs.is_hooked(writer, ns):
             return "pending"
+        if self._is_over(ns, record, lineages):
+            return "completed"
         if session.writer.is_alive(writer):
-            return "running" if session.checkpoints.ended is None else "pending"
+            return "running" if fold.ended is None and name == left.lineage[0] else "pending"
         return "pending" if writer in session.runs.paused else "uncertain"
 
 

@@ -190,3 +190,17 @@ def test_a_call_of_an_agent_whose_task_was_left_stays_uncertain(program: Program
     with JsonlSaver(root) as saver:
         hand_off(saver, named("transfer", transfer)).invoke(said("once more"), config())
     assert [call.name for call in read(root).uncertain] == ["transfer"]
+
+
+def test_a_call_that_a_new_message_left_stays_uncertain(program: Program, root: Path) -> None:
+    """The thread goes on without it, and nobody knows more of it than before."""
+    program.kill("die_unwatched", root, shape="plain")
+    with JsonlSaver(root) as saver:
+        tools = [gives("lookup", ""), gives("charge_card", "")]
+        hand_written(saver, ["", "never mind"], tools, hooked=False).invoke(said("forget it"), config())
+    state = read(root)
+    assert statuses(state.uncertain) == {"lookup": "uncertain", "charge_card": "uncertain"}
+    assert "outcome unknown: charge_card(what='40 EUR')" in str(state.memory)
+    with JsonlSaver(root) as saver:
+        saver.resolve(THREAD, "call-2", {"type": "respond", "message": "paid"})
+        assert statuses(saver.uncertain(THREAD)) == {"lookup": "uncertain"}
