@@ -32,7 +32,8 @@ class Untaken:
     def settle(self, call: Call) -> None:
         """A call took a step."""
         ended = call.has_result or call.end in ("failed", "cancelled")
-        if ended and call.attempt and call.heir is None and not call.elsewhere and not call.is_told:
+        is_known = call.attempt or call.orphan is not None  # of another, what was decided is what this came to
+        if ended and is_known and call.heir is None and not call.elsewhere and not call.is_told:
             self._calls[call.key] = call
         else:
             self._calls.pop(call.key, None)
@@ -51,15 +52,12 @@ class Untaken:
         went_on = record.source == "loop"
         for call, around, before in list(self._inside.values()) if went_on else ():
             is_next = (ns, parent) == (around, before) and self._is_step_behind(ns, before, record)
-            if is_next or call.writer == writer and namespaces.is_within(around, ns):
+            if is_next or self._is_own(call, around, writer, ns, name):
                 self._take(call, ns)
         for call in list(self._calls.values()):
-            # Under durability="exit" those in between are never stored: a later one of the same run stands for them,
-            # also in the graph around.
             # (a @task has a namespace, and its graph's checkpoints are those of the entrypoint)
             is_next = call.checkpoint == parent and namespaces.is_within(call.ns, ns)
-            # An older one has none of it: with DeltaChannels that of the run's begin is stored at its end, too.
-            is_own = call.writer == writer and namespaces.is_within(call.ns, ns) and name > (call.checkpoint or "")
+            is_own = self._is_own(call, call.ns, writer, ns, name)
             if is_next or is_own:
                 del self._calls[call.key]
                 if went_on and call.has_result:
@@ -69,6 +67,15 @@ class Untaken:
         self._steps[ns, name] = record.step
         self._newest[ns] = name
         return told
+
+    @staticmethod
+    def _is_own(call: Call, place: str, writer: str, ns: str, name: str) -> bool:
+        """Whether a checkpoint is a later one of a call's run, of the graph that the call is in or one around it.
+
+        Under durability="exit" those in between are never stored, and it stands for them. An older one has nothing of
+        the call: the one that it comes from, and with DeltaChannels that of the run's begin, are stored at its end.
+        """
+        return call.writer == writer and namespaces.is_within(place, ns) and name > (call.checkpoint or "")
 
     def _take(self, call: Call, ns: str) -> None:
         """A checkpoint of a namespace has what a call came to."""

@@ -46,10 +46,7 @@ def is_replay_safe(effect: str) -> bool:
 
 
 def known_as(calls: Iterable[Mapping[str, Any]]) -> list[str]:
-    """What the calls of one AIMessage are known as in the log, in their order.
-
-    By its id, or the tool's name if a model gives none; of several with one id all but the first are numbered.
-    """
+    """What the calls of one AIMessage are known as: ids, or else tools; numbered where an id is given again."""
     found: list[str] = []
     counts: dict[str | None, int] = {}
     for call in calls:
@@ -242,6 +239,8 @@ class ToolCalls:
             self._spent[key[0]] = max(record.spent, self._spent.get(key[0], 0))
             call.asked_at = seq
         _STEPS[record.status](call, record, ts)
+        if not call.attempt and call.is_over:
+            call.writer = self._writer
         if call.orphan is not None and call.orphan in self._calls:
             orphan = self._calls[call.orphan]
             if call.verdict is not None:

@@ -6,6 +6,7 @@ decided.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -298,14 +299,14 @@ class Rules:
     def _is_beside(self, call: Call, visit: Visit) -> bool:
         """Whether a call is of a subgraph that goes on beside the task that this one is of: it is not lost."""
         parts = zip(call.ns.split("|"), visit.ns.split("|"), strict=False)
-        apart = next((pair for pair in parts if pair[0] != pair[1]), ("", ""))
-        fold = self._session.checkpoints
-        record = None if call.checkpoint is None else fold.get(call.ns, call.checkpoint)
-        if record is None or not all(map(namespaces.is_of_task, apart)):
+        alike = list(itertools.takewhile(lambda pair: pair[0] == pair[1], parts))
+        theirs, mine = (ns.split("|")[len(alike) :][:1] for ns in (call.ns, visit.ns))
+        if not all(namespaces.is_of_task("|".join(part)) for part in (theirs, mine)):
             return False
-        around = self._thaw.value(record.metadata).get("parents") or {}
-        newest = {ns: fold.get(ns, None) for ns in around}
-        return bool(around) and all(each and untag_text(each.id) == around[ns] for ns, each in newest.items())
+        around = "|".join(one for one, _ in alike)
+        records = [self._session.checkpoints.get(ns, None) for ns in (call.ns, visit.ns)]
+        begun = [each and (self._thaw.value(each.metadata).get("parents") or {}).get(around) for each in records]
+        return begun[0] is not None and begun[0] == begun[1]
 
     def _is_unrecorded(self, visit: Visit) -> bool:
         """Whether a call has no record because nobody recorded it, and not because it never started.

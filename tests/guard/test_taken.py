@@ -47,6 +47,42 @@ def test_what_an_agent_did_whose_task_was_left_is_asked_about(
     assert (place.effects("charge"), place.effects("mail")) == (1, 2)
 
 
+def test_what_was_decided_holds_for_an_agent_that_was_left_again(place: Place) -> None:
+    """Left once more, behind the answer: what it asks for again does not run, and has that answer."""
+    rounds = [[CHARGE], [MAIL]]
+    place.crash("subgraph", "mail", rounds=rounds)
+    with place.saver() as saver:
+        graph = place.graph("subgraph", rounds=rounds, saver=saver)
+        go(graph, AGAIN)
+        go(graph, decide(graph, CONFIG, {"charge-1": {"type": "respond", "message": "receipt 1"}}))
+    graph = place.graph("subgraph", rounds=rounds)
+    (question,) = asked(go(graph, AGAIN))
+    assert [call["name"] for call in question["calls"]] == ["mail"]
+    assert place.effects("charge") == 1
+
+
+@pytest.mark.parametrize("durability", ["sync", "exit"])
+def test_what_an_agent_did_before_it_waited_is_lost_with_its_task(place: Place, durability: Any) -> None:
+    """The checkpoint that its task comes from is stored behind it, and has nothing of it."""
+
+    def wait() -> str:
+        """Wait for a human."""
+        return str(interrupt("ready?"))
+
+    def graph(saver: JsonlSaver) -> Any:
+        calls = [CHARGE, {"name": "wait", "args": {}, "id": "wait-1"}]
+        model = ScriptedModel(script=[AIMessage("", tool_calls=calls), "done"])
+        tools = [place.effects.tools[0], wait]
+        graph = StateGraph(MessagesState).add_node("a", create_agent(model, tools, middleware=[SessionMiddleware()]))
+        return graph.add_edge(START, "a").compile(checkpointer=saver)
+
+    with place.saver() as saver:
+        assert asked(go(graph(saver), PAY, durability=durability)) == ["ready?"]
+    questions = asked(go(graph(place.saver()), AGAIN, durability=durability))
+    assert [q["calls"][0]["name"] for q in questions if q != "ready?"] == ["charge"]
+    assert place.effects("charge") == 1
+
+
 def test_an_agent_that_went_on_has_lost_nothing(place: Place) -> None:
     """Resumed to its end by another process: the same call, the next day, is not asked about."""
     rounds = [[CHARGE], [MAIL], [LATER]]
