@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import subprocess
 import sys
@@ -44,6 +45,30 @@ def test_the_package_can_be_imported_on_windows_and_a_saver_is_refused(tmp_path:
     assert "no pread, pwrite, O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, flock" in done.stdout
     assert "WSL" in done.stdout
     assert not root.exists()
+
+
+FROZEN = """
+import importlib.metadata, json, sys
+def version(name):
+    raise importlib.metadata.PackageNotFoundError(name)
+importlib.metadata.version = version
+from cases.graphs import put, at
+from cases.logs import of_type
+from langgraph_jsonl_checkpoint import JsonlSaver
+with JsonlSaver(sys.argv[1]) as saver:
+    put(saver, at(1), {"n": 1})
+    print(json.dumps([list(record["versions"]) for record in of_type(saver.path("t"), "open")]))
+"""
+
+
+def test_a_frozen_program_without_metadata_of_its_packages_stores(tmp_path: Path) -> None:
+    """Its logs name Python's version alone."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-c", FROZEN, tmp_path], env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [["python"]]
 
 
 def _refusing(number: int) -> Callable[..., Any]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -120,8 +121,11 @@ def version_of(data: bytes) -> tuple[bytes, tuple[Any, Any]]:
 
 @cache
 def _versions() -> dict[str, str]:
-    names = ("langgraph", "langgraph-checkpoint", "langchain-core", "langgraph-jsonl-checkpoint")
-    return {"python": platform.python_version(), **{name: version(name) for name in names}}
+    found = {"python": platform.python_version()}
+    for name in ("langgraph", "langgraph-checkpoint", "langchain-core", "langgraph-jsonl-checkpoint"):
+        with contextlib.suppress(PackageNotFoundError):  # a frozen program may bring a package without its metadata
+            found[name] = version(name)
+    return found
 
 
 def header_of(path: str) -> records.Session | None:
