@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence
 
     from langchain_core.messages import ToolCall
+    from langchain_core.tools import BaseTool
     from langgraph.prebuilt.tool_node import ToolCallRequest
     from langgraph.types import Command
 
@@ -239,9 +240,10 @@ class ToolGuard:
         answers = tasks.answers(configurable)
         elsewhere = not saver.shares(own, thread_id)
         tools = {tool.name: tool for tool in request.runtime.tools}
+        with self._lock:
+            turn = self._turns.setdefault(answers.key, Turn())
 
-        def visit(call: ToolCall, name: str) -> Visit:
-            tool = request.tool if call is request.tool_call else tools.get(call["name"])
+        def visit(call: ToolCall, name: str, tool: BaseTool | None) -> Visit:
             return Visit(
                 (info.task_id, name),
                 call["id"] or "",
@@ -255,18 +257,18 @@ class ToolGuard:
                 elsewhere=elsewhere,
             )
 
-        mine, visits = None, []
         siblings = _siblings(request)
-        for call, name in zip(siblings, known_as(siblings), strict=True):
-            if mine is None and _is_same(call, request.tool_call):
-                visits.append(mine := visit(request.tool_call, name))
-            else:
-                visits.append(visit(call, name))
-        if mine is None or tasks.is_send(config):
-            mine = mine or visit(request.tool_call, *known_as([request.tool_call]))
-            visits = [mine]
+        at = next((i for i, call in enumerate(siblings) if _is_same(call, request.tool_call)), None)
+        if at is None:
+            siblings, at = [request.tool_call], 0
+        names = known_as(siblings)
+        mine = visit(request.tool_call, names[at], request.tool)
+        visits = [mine]
+        if not tasks.is_send(config):
+            visits = turn.gathered(
+                siblings, at, mine, lambda i: visit(siblings[i], names[i], tools.get(siblings[i]["name"]))
+            )
         with self._lock:
-            turn = self._turns.setdefault(answers.key, Turn())
             turn.count(answers, [each.key for each in visits])
         place = thread_id, mine.key
         if is_inside(place):

@@ -19,7 +19,7 @@ from langgraph.types import interrupt
 from langgraph_jsonl_checkpoint.agents.numbers import Numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
     from langgraph.types import Interrupt
 
@@ -42,6 +42,7 @@ class Turn:
     Two interrupts in one task are answered in the order in which its threads arrive, so there is only one.
     """
 
+    visits: tuple[Sequence[Any], dict[int, Visit]] = ((), {})  # of the calls that the model asked for, by their place
     lock: threading.Lock = field(default_factory=threading.Lock)
     waiting: asyncio.Lock = field(default_factory=asyncio.Lock)
     used: int = 0  # answers
@@ -58,6 +59,18 @@ class Turn:
     paused: dict[Key, tuple[int, tuple[Interrupt, ...]]] = field(default_factory=dict)  # with the answer's number
     drew: Mapping[Key, Sequence[int]] = field(default_factory=dict)  # the numbers that those had which paused before
     numbers: Mapping[str, Numbers] = field(default_factory=dict)
+
+    def gathered(self, calls: Sequence[Any], at: int, mine: Visit, visit: Callable[[int], Visit]) -> list[Visit]:
+        """The visits of all calls of a task, of which one has come: the user's functions judge each once or twice."""
+        before, visits = self.visits
+        if before != calls:  # the first to come, or of another AIMessage
+            visits = {}
+        visits[at] = mine
+        for i in range(len(calls)):
+            if i not in visits:
+                visits[i] = visit(i)
+        self.visits = calls, visits
+        return [visits[i] for i in range(len(calls))]
 
     def count(self, answers: tasks.Answers, keys: Sequence[Key]) -> None:
         """Count what this execution's calls do; a retried node counts its interrupts anew."""
