@@ -249,6 +249,13 @@ class Restorer:
         """`resolve` in a worker thread."""
         await submit(self.resolve, thread_id, tool_call_id, decision, task_id=task_id)
 
+    def _decide_as_updated(self, thread_id: str, ns: str) -> None:
+        """Whoever puts the result of an uncertain call into the state by hand has decided about it."""
+        with self._restored(thread_id) as (_, _, restored):
+            results = restored.results_of_uncertain(ns)
+        for key, text in results:
+            self.ledger(thread_id).resolve(key, "respond", text, by="update")
+
     def ledger(self, thread_id: str) -> Ledger:
         """A thread's tool calls, for a hook that guards them."""
         syncs = self._fsync != "never"

@@ -187,6 +187,8 @@ class JsonlSaver(Restorer, InWorkerThreads):
                     f"{call.id!r} was not stored. Run the thread again to start it anew."
                 )
             call.done(session)
+        if call.is_update:
+            self._decide_as_updated(thread_id, call.ns)
         return {
             "configurable": {
                 "thread_id": config["configurable"]["thread_id"],

@@ -212,7 +212,7 @@ def unrecorded(
         open_status: The status of a call of a message that has no result.
     """
     found: list[ToolCall] = []
-    for message, call, name, answer in _with_results(list(messages), results):
+    for message, call, name, answer in with_results(list(messages), results):
         if is_recorded(message, call, name, answer is not None):
             continue
         status = open_status(message) if answer is None else "failed" if answer.status == "error" else "completed"
@@ -230,7 +230,7 @@ def unrecorded(
     return found
 
 
-def _with_results(
+def with_results(
     messages: list[BaseMessage], results: Mapping[str, ToolMessage]
 ) -> list[tuple[AIMessage, Any, str, ToolMessage | None]]:
     """Each call of the messages, what it is known as, and its result: the first behind it that no later one has."""

@@ -64,7 +64,7 @@ class Decision(NamedTuple):
         kind: "approve", "respond" or "reject", from a human; "report" or "replay", from `on_uncertain`.
         attempt: The attempt that it is about.
         message: What came with it.
-        by: "answer" to the interrupt, "resolve" from outside, or "policy".
+        by: "answer" to the interrupt, "resolve" from outside, "update" of the state with its result, or "policy".
     """
 
     kind: str

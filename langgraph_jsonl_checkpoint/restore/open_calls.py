@@ -192,18 +192,18 @@ def known(tools: ToolCalls, call: Any, name: str) -> list[Call]:
 
 
 def is_of_another(reader: Reader, recorded: Call, message: AIMessage) -> bool:
-    """Whether a recorded call with the id of a call of this message is of another one, that had this id before.
+    """Whether a recorded call with the id of a call of this message is of another message, as ids are given twice.
 
-    So it is if the messages that it comes from hold that one, and not this.
+    It is of the last one that asks for it among the messages that it comes from.
     """
     if recorded.checkpoint is None or message.id is None:
         return False
-    asked = {
+    asking = [
         held.id
         for held in messages_of(reader, recorded.ns, recorded.checkpoint)
         if isinstance(held, AIMessage) and recorded.key[1] in known_as(held.tool_calls)
-    }
-    return bool(asked) and message.id not in asked
+    ]
+    return bool(asking) and message.id != asking[-1]
 
 
 def messages_of(reader: Reader, ns: str, checkpoint_id: str | None = None) -> list[BaseMessage]:

@@ -14,7 +14,14 @@ import msgspec
 from langchain_core.messages import BaseMessage
 
 from langgraph_jsonl_checkpoint.errors import NoSessionError
-from langgraph_jsonl_checkpoint.folds.resume import LastCheckpoint, ResumeState, ToolCall, told, unrecorded
+from langgraph_jsonl_checkpoint.folds.resume import (
+    LastCheckpoint,
+    ResumeState,
+    ToolCall,
+    told,
+    unrecorded,
+    with_results,
+)
 from langgraph_jsonl_checkpoint.folds.story import MESSAGES, Story
 from langgraph_jsonl_checkpoint.folds.tool_calls import is_replay_safe
 from langgraph_jsonl_checkpoint.log import records
@@ -145,6 +152,16 @@ class Restored:
     def recorded_uncertain(self) -> tuple[ToolCall, ...]:
         """Those of them that a hook recorded; no message is read for them."""
         return _uncertain(map(self._told, self._session.tools.unsettled()))
+
+    def results_of_uncertain(self, ns: str) -> list[tuple[Key, str]]:
+        """The uncertain calls of a namespace that its messages hold a result of all the same, and its text."""
+        uncertain = {(call.task_id, call.tool_call_id) for call in self.recorded_uncertain() if call.ns == ns}
+        found: list[tuple[Key, str]] = []
+        for message, call, name, result in with_results(messages_of(self._reader, ns), {}) if uncertain else ():
+            same = [each for each in known(self._session.tools, call, name) if each.key in uncertain]
+            if result is not None:
+                found += [(c.key, str(result.text)) for c in same if not is_of_another(self._reader, c, message)]
+        return found
 
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """Every tool call that the log tells of."""

@@ -40,6 +40,7 @@ class PutCall:
         ns: Its namespace.
         id: Its id.
         ends_run: Whether nothing is left to do behind it.
+        is_update: Whether somebody changed the state by hand (`update_state`).
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class PutCall:
         # Metadata is JSON in every saver, so its tuples come back as lists.
         self._metadata = self._fields(freezer, "metadata", told, look=_listed)
         self._extra = self._fields(freezer, "field", rest) if rest else None
+        self.is_update = self._source == "update"
         self.ends_run = (
             self.ns == "" and self._source == "loop" and not self._next and channels.is_compiled(checkpoint)
         )

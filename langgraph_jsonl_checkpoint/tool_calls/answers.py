@@ -19,7 +19,7 @@ class Verdict(NamedTuple):
     Attributes:
         kind: As in the log.
         message: What came with it.
-        by: "answer", "resolve" or "policy".
+        by: "answer", "resolve", "update" or "policy".
     """
 
     kind: str

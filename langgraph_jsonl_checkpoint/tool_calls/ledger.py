@@ -289,14 +289,14 @@ class Ledger:
 
         self._append(make, sync=visit.effect == "side_effects", checkpoint=visit.checkpoint)
 
-    def resolve(self, key: Key, kind: str, message: str) -> None:
+    def resolve(self, key: Key, kind: str, message: str, by: str = "resolve") -> None:
         """Record a decision about the last attempt of a call, from outside of a run."""
 
         def make(page: Page, session: Session) -> list[records.Record]:
             call = session.tools.get(key)
             attempt = call.attempt if call is not None else 0
             said = self.redaction.value(call.name if call is not None else "", message)
-            return [resolved(key, Decision(kind, attempt, page.text(said), "resolve"))]
+            return [resolved(key, Decision(kind, attempt, page.text(said), by))]
 
         self._write(make, sync=True)
 
