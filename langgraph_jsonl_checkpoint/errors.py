@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from langgraph.errors import GraphBubbleUp
+
+if TYPE_CHECKING:
+    from typing import Self
 
 
 class SessionError(Exception):
@@ -56,6 +60,14 @@ class WrongSerdeError(CorruptSessionError):
 class UnsupportedVersionError(SessionError):
     """A log was written by a version of the format, or with a record type, that this version does not know."""
 
+    @classmethod
+    def of_record(cls, path: str, kind: str, seq: int) -> Self:
+        """A record of the log is of an unknown type, and does not say that readers may ignore it."""
+        return cls(
+            f"{path} holds a record of type {kind!r} (seq {seq}) that this version does not know and must not "
+            "ignore. Upgrade the package that reads it."
+        )
+
 
 class ChainKeyError(SessionError):
     """A log's chain was not made with this saver's `chain_key`, so it is neither believed nor continued.
@@ -96,6 +108,16 @@ class FailedSessionError(SessionError):
 
 class DeletedSessionError(SessionError):
     """The log was removed under a writer in the middle of a run."""
+
+    @classmethod
+    def during_a_run(cls, path: str) -> Self:
+        """The log is gone, and with it what the run had stored so far."""
+        return cls(f"{path} was deleted during a run")
+
+    @classmethod
+    def over_and_over(cls, path: str, times: int) -> Self:
+        """At each of so many attempts of one call the log was another one."""
+        return cls(f"{path} was replaced {times} times during one call; try again")
 
 
 class ClosedSaverError(SessionError):

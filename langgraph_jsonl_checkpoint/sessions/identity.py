@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from langgraph_jsonl_checkpoint.errors import ValueEncodingError
+from langgraph_jsonl_checkpoint.errors import UnsupportedVersionError, ValueEncodingError
 from langgraph_jsonl_checkpoint.log import frames, records
 from langgraph_jsonl_checkpoint.values.types import tag_text, untag_text
 
@@ -105,18 +105,29 @@ def begin_of(read: Callable[[int, int], bytes], size: int) -> bytes:
     return begin
 
 
-def version_of(data: bytes) -> tuple[bytes, tuple[Any, Any]]:
-    """The header of a log, and the format and the version that it names, whatever else it says.
+def header_text(path: str, data: bytes) -> bytes:
+    """The text of a log's first frame; of the header in it only the format and the version are looked at.
+
+    Args:
+        path: The log, for the error.
+        data: Its first bytes.
 
     Raises:
         ValueError: There is no header.
+        UnsupportedVersionError: Another version wrote it.
     """
     try:
         text, _ = frames.read(memoryview(data), 0, MAX_HEADER)
         head = msgspec.json.decode(text.split(b"\n", 1)[0])
-        return text, (head["format"], head["version"])
+        found = head["format"], head["version"]
     except (frames.BadFrameError, msgspec.DecodeError, LookupError, TypeError) as error:
         raise ValueError(str(error)) from None
+    if found != (records.FORMAT, records.VERSION):
+        raise UnsupportedVersionError(
+            f"{path} was written as {found[0]!r} version {found[1]!r}; this is a reader of {records.FORMAT!r} "
+            f"version {records.VERSION}. Upgrade the package that reads it."
+        )
+    return text
 
 
 @cache

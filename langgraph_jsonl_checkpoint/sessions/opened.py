@@ -18,7 +18,7 @@ from langgraph_jsonl_checkpoint.folds.contents import Contents, Stored
 from langgraph_jsonl_checkpoint.log import journal, logfile, packing, records
 from langgraph_jsonl_checkpoint.log.lines import Lines, no_collections
 from langgraph_jsonl_checkpoint.sessions.alone import alone
-from langgraph_jsonl_checkpoint.sessions.identity import begin_of, version_of
+from langgraph_jsonl_checkpoint.sessions.identity import begin_of, header_text
 from langgraph_jsonl_checkpoint.values.book import Book
 from langgraph_jsonl_checkpoint.values.shadows import Shadows
 
@@ -118,7 +118,7 @@ class OpenedLog:
         if self.failure is None:
             self._refresh()
             if existed and not self.exists:
-                self.failure = DeletedSessionError(f"{self.identity.path} was deleted during a run")
+                self.failure = DeletedSessionError.during_a_run(self.identity.path)
         self.check_failure()
 
     def check_failure(self) -> None:
@@ -225,7 +225,7 @@ class OpenedLog:
                 return size
             # Deleted, or replaced by a new generation, or another writer took back a commit that it could not sync.
             self.forget()
-        raise DeletedSessionError(f"{self.identity.path} was replaced {ATTEMPTS} times during one call; try again")
+        raise DeletedSessionError.over_and_over(self.identity.path, ATTEMPTS)
 
     def _follow(self, size: int) -> journal.Problem | None:
         """Read up to `size`; what is wrong behind the last whole commit."""
@@ -235,7 +235,7 @@ class OpenedLog:
         start, data = self._position, b""
         if not start.offset:
             begin = begin_of(file.read, size)
-            self._check_version(begin)
+            self._check_begin(begin)
             start = self._take_index(file, begin, size)
             data = begin[start.offset :]
         data += file.read(start.offset + len(data), size)
@@ -303,17 +303,12 @@ class OpenedLog:
         self.forget()
         self._file = file
 
-    def _check_version(self, data: bytes) -> None:
-        """The version comes before everything else."""
+    def _check_begin(self, data: bytes) -> None:
+        """Look at the version, and whether the chain begins with our key, before anything else is believed."""
         try:
-            header, found = version_of(data)
+            header = header_text(self.identity.path, data)
         except ValueError as error:
             raise self._corrupt(0, f"it has no header ({error})") from None
-        if found != (records.FORMAT, records.VERSION):
-            raise UnsupportedVersionError(
-                f"{self.identity.path} was written as {found[0]!r} version {found[1]!r}; this is a reader of "
-                f"{records.FORMAT!r} version {records.VERSION}. Upgrade the package that reads it."
-            )
         if not journal.is_begun_with(header, self._key):
             raise ChainKeyError(self.identity.path, ChainKeyError.other_than(self._key))
 
@@ -330,10 +325,7 @@ class OpenedLog:
                 seq += 1
         except LookupError:
             self.forget()
-            raise UnsupportedVersionError(
-                f"{self.identity.path} holds a record of type {kind!r} (seq {seq}) that this version does not know "
-                "and must not ignore. Upgrade the package that reads it."
-            ) from None
+            raise UnsupportedVersionError.of_record(self.identity.path, kind, seq) from None
         except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
             reason = f"a record is not what its type says ({error})"
             raise self._corrupt(self.lines.offset(seq), reason, seq) from error

@@ -79,11 +79,11 @@ class Session(OpenedLog):
                 self._pack_if_long()
                 return True
             if existed:
-                self.failure = DeletedSessionError(f"{self.identity.path} was deleted during a run")
+                self.failure = DeletedSessionError.during_a_run(self.identity.path)
                 return False
             if self._create(make, serde, sync=sync):
                 return True
-        raise DeletedSessionError(f"{self.identity.path} was replaced {ATTEMPTS} times during one call; try again")
+        raise DeletedSessionError.over_and_over(self.identity.path, ATTEMPTS)
 
     def _locked(self) -> logfile.LogFile | None:
         """The log, locked until `unlock`, and read up to its end; None if there is none."""
@@ -100,7 +100,7 @@ class Session(OpenedLog):
                 continue
             self._catch_up(file, size)
             return file
-        raise DeletedSessionError(f"{self.identity.path} was replaced {ATTEMPTS} times during one call; try again")
+        raise DeletedSessionError.over_and_over(self.identity.path, ATTEMPTS)
 
     def unlock(self) -> None:
         """Give the log's lock back, if this session has it."""

@@ -195,10 +195,7 @@ class _Salvager:
                 self._lines.add([journal.Line(line.kind, text)], [(place, offset)])
                 self._contents.apply(line.kind, text, place)
         except LookupError:
-            raise UnsupportedVersionError(
-                f"{self.identity.path} holds a record of type {line.kind!r} (seq {seq}) that this version does not "
-                "know. Upgrade the package that reads it, and then salvage."
-            ) from None
+            raise UnsupportedVersionError.of_record(self.identity.path, line.kind, seq) from None
         except DanglingError as error:
             self._drop(offset, seq, str(error))
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +18,7 @@ from langgraph_jsonl_checkpoint.folds.contents import VERSION, Contents, Stored,
 from langgraph_jsonl_checkpoint.log import journal, logfile, packing, records
 from langgraph_jsonl_checkpoint.log.lines import Lines, no_collections
 from langgraph_jsonl_checkpoint.log.survey import survey
-from langgraph_jsonl_checkpoint.sessions.identity import version_of
+from langgraph_jsonl_checkpoint.sessions.identity import header_text
 from langgraph_jsonl_checkpoint.sessions.opened import ATTEMPTS
 from langgraph_jsonl_checkpoint.values.book import Book
 from langgraph_jsonl_checkpoint.values.references import DanglingError, References, texts_of
@@ -153,7 +154,8 @@ def surveyed(path: str, key: bytes) -> tuple[bytes, Survey]:
     data, found = b"", None
     for locked in (False, True):
         data = _read(path, locked=locked)
-        _check_version(path, data)
+        with contextlib.suppress(ValueError):  # there is no header: the survey says so
+            header_text(path, data)
         found = survey(data, key)
         if not found.flaws or not found.flaws[-1].torn:
             break  # else somebody may be writing a commit; who has the lock sees the whole of it
@@ -176,18 +178,6 @@ def _read(path: str, *, locked: bool) -> bytes:
                 file.unlock()
             file.close()
     raise NoSessionError(f"{path} was replaced {ATTEMPTS} times during one call; try again")
-
-
-def _check_version(path: str, data: bytes) -> None:
-    try:
-        _, found = version_of(data)
-    except ValueError:
-        return  # no header: the survey says so
-    if found != (records.FORMAT, records.VERSION):
-        raise UnsupportedVersionError(
-            f"{path} was written as {found[0]!r} version {found[1]!r}; this is a reader of {records.FORMAT!r} "
-            f"version {records.VERSION}. Upgrade the package that reads it."
-        )
 
 
 def _keyed(found: Survey, key: bytes) -> list[tuple[Any, ...]]:
@@ -267,10 +257,7 @@ class _Check:
         try:
             record = records.parse(line.kind, line.text)
         except LookupError:
-            raise UnsupportedVersionError(
-                f"{self._identity.path} holds a record of type {line.kind!r} (seq {seq}) that this version does not "
-                "know and must not ignore. Upgrade the package that reads it."
-            ) from None
+            raise UnsupportedVersionError.of_record(self._identity.path, line.kind, seq) from None
         if isinstance(record, records.Session):
             self._identity.checked(record, seq)
             return
