@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.tool_calls.redaction import Redaction
     from langgraph_jsonl_checkpoint.upkeep.threads import SessionInfo
 
-Fsync = Literal["checkpoint", "always", "never"]
 RestoreMemory = Literal["crashed", "always", "never"]
 
 logger = logging.getLogger(__name__)
@@ -54,7 +53,6 @@ class Restorer:
     _sessions: Sessions
     _deriver: MemoryDeriver
     _restore_memory: RestoreMemory
-    _fsync: Fsync
     _redaction: Redaction
 
     def close(self) -> None:
@@ -258,8 +256,7 @@ class Restorer:
 
     def ledger(self, thread_id: str) -> Ledger:
         """A thread's tool calls, for a hook that guards them."""
-        syncs = self._fsync != "never"
-        return Ledger(self._sessions, self._serde(thread_id), thread_id, self._redaction, syncs=syncs)
+        return Ledger(self._sessions, self._serde(thread_id), thread_id, self._redaction)
 
     def shares(self, other: Any, thread_id: str) -> bool:
         """Whether another checkpointer keeps this thread in the same log."""

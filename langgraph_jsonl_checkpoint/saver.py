@@ -21,9 +21,9 @@ from langgraph.checkpoint.base import (
 from langgraph_jsonl_checkpoint.errors import DeletedSessionError
 from langgraph_jsonl_checkpoint.folds.memory import Deriver
 from langgraph_jsonl_checkpoint.in_worker_threads import InWorkerThreads
-from langgraph_jsonl_checkpoint.log.writers import Writer
+from langgraph_jsonl_checkpoint.log.writers import Fsync, Writer
 from langgraph_jsonl_checkpoint.restore.restored import lend
-from langgraph_jsonl_checkpoint.restorer import Fsync, RestoreMemory, Restorer
+from langgraph_jsonl_checkpoint.restorer import RestoreMemory, Restorer
 from langgraph_jsonl_checkpoint.sessions import listing
 from langgraph_jsonl_checkpoint.sessions.pool import Sessions
 from langgraph_jsonl_checkpoint.sessions.reader import Reader
@@ -100,13 +100,12 @@ class JsonlSaver(Restorer, InWorkerThreads):
         _check("restore_memory", restore_memory, get_args(RestoreMemory))
         if max_open < 1 or cache_size < 0:
             raise ValueError(f"max_open is at least 1 and cache_size at least 0, not {max_open!r} and {cache_size!r}")
-        self._fsync = fsync
         self._restore_memory = restore_memory
         self._deriver: MemoryDeriver = memory or Deriver()
         self._redaction = Redaction(redact)
         # A clone that with_allowlist makes shares the sessions, and has a serde of its own.
         where = os.path.normpath(os.path.join(getcwd(), root))
-        writer = Writer(where, "default" if workspace is None else workspace, chain_key)
+        writer = Writer(where, "default" if workspace is None else workspace, fsync, chain_key)
         self._sessions = Sessions(where, writer.workspace, max_open, cache_size, writer)
 
     @classmethod
@@ -180,7 +179,7 @@ class JsonlSaver(Restorer, InWorkerThreads):
         thread_id = _thread_id(config)
         with self._sessions.use(thread_id) as session:
             self._begin(session, config)
-            stored = session.append(call.records, call.serde, sync=self._synced(ends_step=True))
+            stored = session.append(call.records, call.serde, sync=True)
             if not stored:
                 raise DeletedSessionError(
                     f"thread {thread_id!r} was deleted during its run ({session.identity.path}); checkpoint "
@@ -212,7 +211,7 @@ class JsonlSaver(Restorer, InWorkerThreads):
             session.append(
                 lambda page: [] if call.is_stored(session) else call.records(page, session.checkpoints.ended),
                 call.serde,
-                sync=self._synced(ends_step=call.ends_run),
+                sync=call.ends_run,
             )
             if call.ends_run:
                 session.shadows.release()
@@ -325,9 +324,6 @@ class JsonlSaver(Restorer, InWorkerThreads):
         with self._sessions.use(thread_id) as session:
             session.refresh()
             return Reader(session, self._serde(thread_id))
-
-    def _synced(self, *, ends_step: bool) -> bool | None:
-        return None if self._fsync == "never" else self._fsync == "always" or ends_step
 
 
 def _check(name: str, given: str, choices: tuple[str, ...]) -> None:

@@ -10,8 +10,11 @@ import contextlib
 import os
 import secrets
 import threading
+from typing import Literal
 
 from langgraph_jsonl_checkpoint.log import entries, files, names
+
+Fsync = Literal["checkpoint", "always", "never"]
 
 _FOLDER = ".writers"
 _LONGEST_KEY = 64  # BLAKE2b takes no longer one
@@ -23,6 +26,7 @@ class Writer:
     Args:
         root: The saver's directory.
         workspace: The group of threads that it writes to.
+        fsync: When it has the disk synced.
         chain_key: The key of its logs' chains; None for none.
 
     Raises:
@@ -31,16 +35,18 @@ class Writer:
     Attributes:
         root: As given.
         workspace: As given.
+        fsync: As given.
         chain_key: As given; empty for none.
         id: Its id; no other writer ever has it.
         left: The threads whose runs it wrote last, and that are not over.
     """
 
-    def __init__(self, root: str, workspace: str, chain_key: bytes | None = None) -> None:
+    def __init__(self, root: str, workspace: str, fsync: Fsync, chain_key: bytes | None) -> None:
         if chain_key is not None and not (isinstance(chain_key, bytes) and 0 < len(chain_key) <= _LONGEST_KEY):
             raise ValueError(f"chain_key is 1 to {_LONGEST_KEY} bytes, as secrets.token_bytes(32) makes them")
         self.root = root
         self.workspace = workspace
+        self.fsync: Fsync = fsync
         self.chain_key = chain_key or b""
         self.id = secrets.token_hex(4)
         self.left: set[str] = set()
@@ -51,7 +57,7 @@ class Writer:
 
     def another(self) -> Writer:
         """A new writer of the same logs."""
-        return Writer(self.root, self.workspace, self.chain_key or None)
+        return Writer(self.root, self.workspace, self.fsync, self.chain_key or None)
 
     def live(self) -> None:
         """Take the lock, unless it is held: before a log names this writer.

@@ -61,7 +61,7 @@ class Sessions:
         self._max_open = min(max_open, max(1, files.most_open() // 2))  # the rest is the program's
         self._cache_size = cache_size
         self._folder = local.workspace_path(root, workspace)
-        self._start(writer or Writer(root, workspace))
+        self._start(writer or Writer(root, workspace, "checkpoint", None))
         self._closed = False
         _all.add(self)
 

@@ -41,14 +41,15 @@ class Session(OpenedLog):
     _loosest = _LOOSEST
 
     @alone
-    def append(self, make: Callable[[Page], list[records.Record]], serde: Serde | None, *, sync: bool | None) -> bool:
+    def append(self, make: Callable[[Page], list[records.Record]], serde: Serde | None, *, sync: bool) -> bool:
         """Append one commit.
 
         Args:
             make: Makes the records, given the page that numbers their values; called again if the session turns
                 out to be another one. An empty list appends nothing.
             serde: Seals each text, if it seals; None for records without values.
-            sync: Whether the commit is to be on the disk when this returns; None: and not even a new file.
+            sync: Whether the commit is to be on the disk when this returns, if the saver's `fsync` is "checkpoint":
+                "always" has each one there, "never" none, and not even a new file.
 
         Returns:
             False if the log was deleted under us; then nothing was written.
@@ -59,20 +60,19 @@ class Session(OpenedLog):
         """
         self.check_failure()
         try:
-            return self._append_once(make, serde, sync=sync)
+            fsync = self.writer.fsync
+            return self._append_once(make, serde, sync=fsync == "always" or sync and fsync == "checkpoint")
         except OSError as error:
             self.failure = error  # wherever it was: what the call held is missing
             raise
 
-    def _append_once(
-        self, make: Callable[[Page], list[records.Record]], serde: Serde | None, *, sync: bool | None
-    ) -> bool:
+    def _append_once(self, make: Callable[[Page], list[records.Record]], serde: Serde | None, *, sync: bool) -> bool:
         for _ in range(ATTEMPTS):
             existed = self.exists
             try:
                 file = self._locked()
                 if file is not None:
-                    self._append(file, make, serde, sync=bool(sync))
+                    self._append(file, make, serde, sync=sync)
             finally:
                 self.unlock()
             if file is not None:
@@ -81,7 +81,7 @@ class Session(OpenedLog):
             if existed:
                 self.failure = DeletedSessionError.during_a_run(self.identity.path)
                 return False
-            if self._create(make, serde, sync=sync):
+            if self._create(make, serde):
                 return True
         raise DeletedSessionError.over_and_over(self.identity.path, ATTEMPTS)
 
@@ -143,9 +143,7 @@ class Session(OpenedLog):
             raise
         self._believe(page, lines, before, after)
 
-    def _create(
-        self, make: Callable[[Page], list[records.Record]], serde: Serde | None, *, sync: bool | None
-    ) -> bool:
+    def _create(self, make: Callable[[Page], list[records.Record]], serde: Serde | None) -> bool:
         """Create the log with its first commit; False if another writer was faster."""
         header = self.identity.header(**self.parent)
         begin = _lines(0, records.now(), [header])
@@ -155,7 +153,7 @@ class Session(OpenedLog):
             return True
         page, lines, frame, after = commit
         try:
-            self._file = local.create(self.identity.path, first + frame, sync=sync is not None)
+            self._file = local.create(self.identity.path, first + frame, sync=self.writer.fsync != "never")
         except (FileExistsError, FileNotFoundError):
             # Another writer was faster; or another process deleted the thread, and its directory under our hands.
             page.drop()

@@ -64,21 +64,17 @@ class Ledger:
         serde: The saver's serde for the thread.
         thread_id: The thread.
         redaction: What may be kept of its calls.
-        syncs: Whether what matters is synced; not under `fsync="never"`.
 
     Attributes:
         thread_id: The thread.
         redaction: As given.
     """
 
-    def __init__(
-        self, sessions: Sessions, serde: Serde, thread_id: str, redaction: Redaction, *, syncs: bool
-    ) -> None:
+    def __init__(self, sessions: Sessions, serde: Serde, thread_id: str, redaction: Redaction) -> None:
         self._sessions = sessions
         self._serde = serde
         self.thread_id = thread_id
         self.redaction = redaction
-        self._syncs = syncs
 
     def announce(self, ns: str | None = None) -> None:
         """Say in the log, with the next record, that a hook records the calls of a namespace; of all without one."""
@@ -343,7 +339,6 @@ class Ledger:
     ) -> None:
         with self._sessions.use(self.thread_id) as session:
             late = checkpoint is not None and self._sessions.is_late(session, checkpoint)
-            wanted = sync if self._syncs else None
-            if late or not session.append(lambda page: make(page, session), self._serde, sync=wanted):
+            if late or not session.append(lambda page: make(page, session), self._serde, sync=sync):
                 raise DeletedSessionError(f"thread {self.thread_id!r} was deleted during its run")
             then()

@@ -72,12 +72,14 @@ class InBody:
         ("side_effects", "never", False),
         ("read_only", "checkpoint", False),
         ("idempotent", "checkpoint", False),
+        ("read_only", "always", True),
+        ("idempotent", "always", True),
     ],
 )
 def test_started_is_on_the_disk_before_the_body(
     place: Place, shape: str, policy: str, fsync: str, on_disk: bool
 ) -> None:
-    """A call with side effects is synced before it runs; what may run twice costs no sync; "never" is never."""
+    """A call with side effects is synced before it runs; one that may run twice only if each call is to be synced."""
     with synced(place) as sizes:
         body = InBody(place, sizes)
         saver: Any = place.saver(fsync=fsync)
