@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_jsonl_checkpoint.errors import NoSessionError
-from langgraph_jsonl_checkpoint.log.leases import Lease
 from langgraph_jsonl_checkpoint.log.lines import no_collections
 from langgraph_jsonl_checkpoint.restore.open_calls import OpenCalls
 from langgraph_jsonl_checkpoint.restore.restored import Restored
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
     from langgraph_jsonl_checkpoint.folds.memory import MemoryDeriver, SessionMemory
     from langgraph_jsonl_checkpoint.folds.resume import ResumeState, ToolCall
+    from langgraph_jsonl_checkpoint.log.leases import Lease
     from langgraph_jsonl_checkpoint.restore.open_calls import Asked, OpenCall
     from langgraph_jsonl_checkpoint.sessions.pool import Sessions
     from langgraph_jsonl_checkpoint.sessions.session import Session
@@ -213,7 +213,7 @@ class Restorer:
 
     def lease(self, thread_id: str) -> Lease:
         """A turn with a thread, for those who take turns: `resume_or_invoke` does."""
-        return Lease(self._sessions.root, self._sessions.workspace, str(thread_id))
+        return self._sessions.lease(str(thread_id))
 
     def resolve(
         self, thread_id: str, tool_call_id: str, decision: Mapping[str, str], *, task_id: str | None = None

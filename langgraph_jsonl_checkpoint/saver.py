@@ -106,7 +106,7 @@ class JsonlSaver(Restorer, InWorkerThreads):
         # A clone that with_allowlist makes shares the sessions, and has a serde of its own.
         where = os.path.normpath(os.path.join(getcwd(), root))
         writer = Writer(where, "default" if workspace is None else workspace, fsync, chain_key)
-        self._sessions = Sessions(where, writer.workspace, max_open, cache_size, writer)
+        self._sessions = Sessions(writer, max_open, cache_size)
 
     @classmethod
     def from_conn_string(cls, conn_string: str | os.PathLike[str], **options: Any) -> Self:

@@ -17,7 +17,6 @@ from langgraph.checkpoint.base.id import uuid6
 
 from langgraph_jsonl_checkpoint.errors import ClosedSaverError, SessionError
 from langgraph_jsonl_checkpoint.log import files, leases, local, logfile, names
-from langgraph_jsonl_checkpoint.log.writers import Writer
 from langgraph_jsonl_checkpoint.sessions.identity import Identity, header_of
 from langgraph_jsonl_checkpoint.sessions.in_use import InUse, let_go
 from langgraph_jsonl_checkpoint.sessions.session import Session
@@ -26,6 +25,8 @@ from langgraph_jsonl_checkpoint.values.types import tag_text, untag_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from langgraph_jsonl_checkpoint.log.writers import Writer
 
 logger = logging.getLogger(__name__)
 
@@ -37,31 +38,25 @@ class Sessions:
     """Sessions by thread id, the least recently used closed when there are too many.
 
     Args:
-        root: The directory.
-        workspace: The group of threads.
+        writer: The writer that appends to them.
         max_open: How many sessions stay open, each with a descriptor.
         cache_size: How many bytes they keep in memory, about, beside the one that is in use.
-        writer: The writer that it goes on as; a new one without it.
 
     Raises:
         NotImplementedError: The platform's files cannot do what a log asks of them.
 
     Attributes:
-        writer: The writer.
+        writer: The writer; in a forked child another one of the same logs.
         running: (thread, task, tool_call_id) of the tool calls that run in this process.
         skips: Which logs a filtered list may pass over.
     """
 
-    def __init__(
-        self, root: str, workspace: str, max_open: int, cache_size: int, writer: Writer | None = None
-    ) -> None:
+    def __init__(self, writer: Writer, max_open: int, cache_size: int) -> None:
         files.check_platform()
-        self.root = root
-        self.workspace = workspace
         self._max_open = min(max_open, max(1, files.most_open() // 2))  # the rest is the program's
         self._cache_size = cache_size
-        self._folder = local.workspace_path(root, workspace)
-        self._start(writer or Writer(root, workspace, "checkpoint", None))
+        self._folder = local.workspace_path(writer.root, writer.workspace)
+        self._start(writer)
         self._closed = False
         _all.add(self)
 
@@ -86,7 +81,11 @@ class Sessions:
 
     def identity(self, thread_id: str) -> Identity:
         """The identity of a thread's session, with this saver as its writer."""
-        return Identity(self.path(thread_id), thread_id, self.workspace, self.writer.id)
+        return Identity(self.path(thread_id), thread_id, self.writer.workspace, self.writer.id)
+
+    def lease(self, thread_id: str) -> leases.Lease:
+        """A turn with a thread, which is not taken yet."""
+        return leases.Lease(self.writer.root, self.writer.workspace, thread_id)
 
     def version(self) -> str:
         """A string that no other call, in this process or another, gets."""
@@ -156,7 +155,7 @@ class Sessions:
         elif session.exists:
             self.writer.left.discard(thread_id)
 
-    def runs(self, writer: str, call: tuple[str, str, str]) -> bool:
+    def may_be_running(self, writer: str, call: tuple[str, str, str]) -> bool:
         """Whether a writer lives and may be running a tool call; of one in this process that is known."""
         if writer in _mine:
             return any(call in sessions.running for sessions in _all if sessions.writer.id == writer)
@@ -207,7 +206,7 @@ class Sessions:
             self._failures.pop(thread_id, None)
             self._open.pop(thread_id, None)
             self._account(session, 0)
-        leases.Lease(self.root, self.workspace, thread_id).clear()
+        self.lease(thread_id).clear()
 
     def is_late(self, session: Session, checkpoint_id: str) -> bool:
         """Whether a write is about a checkpoint that was there, or being made, when its thread was deleted.
@@ -312,7 +311,7 @@ def _abandon(writer: Writer) -> None:
 def _at_exit() -> None:
     """Close what nobody closed: the process ends, and did not die."""
     error = getattr(sys, "last_type", None)  # what ended its main thread, if anything did
-    for sessions in [*_all, *(Sessions(w.root, w.workspace, 1, 0, w) for w in _abandoned)]:
+    for sessions in [*_all, *(Sessions(writer, max_open=1, cache_size=0) for writer in _abandoned)]:
         sessions.close("" if error is None else error.__name__)
 
 

@@ -299,7 +299,7 @@ class Ledger:
     def is_alive(self, call: Call) -> bool:
         """Whether whoever started a call's last attempt lives, and, if it is this saver, still runs it."""
         if not call.end:
-            return self._sessions.runs(call.writer, (self.thread_id, *call.key))
+            return self._sessions.may_be_running(call.writer, (self.thread_id, *call.key))
         # Whoever goes on with the saver that saw a call raise has seen it, too; anybody else has not.
         return call.writer == self._sessions.writer.id
 

@@ -153,7 +153,7 @@ EVERYTHING: dict[str, Callable[[JsonlSaver], Any]] = {
 
 
 def _appended(saver: JsonlSaver) -> None:
-    with JsonlSaver(saver._sessions.root, fsync="never") as other:
+    with JsonlSaver(saver._sessions.writer.root, fsync="never") as other:
         other.put_writes(config(checkpoint_id=at(1)), [("n", 1)], "another writer's task")
 
 
