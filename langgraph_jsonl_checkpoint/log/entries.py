@@ -108,7 +108,12 @@ def check_file(status: os.stat_result, path: str) -> None:
         raise OSError(errno.EINVAL, "no file, but something else, stands in the place of a log", path)
 
 
-def close_own(fd: int, identity: tuple[int, int]) -> None:
+def identity(status: os.stat_result) -> tuple[int, int]:
+    """What tells a file from all others, by whichever name or descriptor it is looked at."""
+    return status.st_dev, status.st_ino
+
+
+def close_own(fd: int, own: tuple[int, int]) -> None:
     """Close a descriptor, unless its number has come to stand for another file than the one with this identity."""
     try:
         status = files.fstat(fd)
@@ -116,7 +121,7 @@ def close_own(fd: int, identity: tuple[int, int]) -> None:
         if error.errno == errno.EBADF:
             return
     else:
-        if (status.st_dev, status.st_ino) != identity:
+        if identity(status) != own:
             return
     with contextlib.suppress(OSError):  # it is closed all the same
         files.close(fd)

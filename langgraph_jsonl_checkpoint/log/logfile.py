@@ -57,7 +57,7 @@ class LogFile:
             files.close(self._fd)
             self._fd = -1
             raise
-        self._identity = status.st_dev, status.st_ino
+        self._identity = entries.identity(status)
         self._is_half_made = fd is None and status.st_nlink > 1  # see `create`
         _files.add(self)
 
@@ -73,9 +73,7 @@ class LogFile:
             if error.errno in (errno.EBADF, errno.ENOENT, errno.ENOTDIR):
                 return None
             raise
-        if (here.st_dev, here.st_ino) != self._identity or (there.st_dev, there.st_ino) != self._identity:
-            return None
-        return here.st_size
+        return here.st_size if entries.identity(here) == entries.identity(there) == self._identity else None
 
     def lock(self) -> int | None:
         """Wait for the session's lock, which dies with its process, so that a dead writer never blocks.
@@ -212,8 +210,7 @@ class LogFile:
             fd = files.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
             return  # deleted since; nobody waits for it
-        status = files.fstat(fd)
-        if (status.st_dev, status.st_ino) == self._identity:
+        if entries.identity(files.fstat(fd)) == self._identity:
             self.close()
             self._fd = fd
         else:

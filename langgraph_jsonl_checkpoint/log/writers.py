@@ -1,7 +1,7 @@
-"""Writers: each holds the lock of a file of its own while it lives, so that others can tell a dead one.
+"""Writers: each holds a lock file of its own while it lives, so that others can tell a dead one.
 
-The lock is the kernel's and dies with its process; the file alone means nothing. It lies in `<root>/.writers/`, where
-no workspace's name leads. A saver that starts no run and no tool call needs none.
+It lies in `<root>/.writers/`, where no workspace's name leads. A saver has none until it starts a run or a tool
+call.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import secrets
 import threading
 from typing import Literal
 
-from langgraph_jsonl_checkpoint.log import entries, files, names
+from langgraph_jsonl_checkpoint.log import files, names
+from langgraph_jsonl_checkpoint.log.lockfile import LockFile
 
 Fsync = Literal["checkpoint", "always", "never"]
 
@@ -50,10 +51,8 @@ class Writer:
         self.chain_key = chain_key or b""
         self.id = secrets.token_hex(4)
         self.left: set[str] = set()
-        self._own = self._path(self.id)
-        self._fd: int | None = None
-        self._file = (0, 0)
-        self._lock = threading.Lock()
+        self._own = LockFile(self._path(self.id))
+        self._taking = threading.Lock()
 
     def another(self) -> Writer:
         """A new writer of the same logs."""
@@ -66,59 +65,18 @@ class Writer:
             OSError: The lock cannot be taken. Then nothing may be written, as nobody could tell that the writer
                 lives.
         """
-        if self._holds():
+        if self._own.is_in_place:
             return
-        with self._lock:
-            if not self._holds():
-                self._take()
-
-    def _take(self) -> None:
-        while True:
-            for each in entries.make_directories(os.path.dirname(self._own)):
-                entries.sync_directory(each)  # the log that comes next finds its root made, and so does not
-            try:
-                fd = files.open(self._own, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            except FileNotFoundError:
-                continue  # the last writer before us removed the directory
-            try:
-                if not files.lock_descriptor(fd, blocking=False):
-                    raise FileExistsError(f"{self._own} is locked by another writer; make a new saver")  # noqa: TRY301
-                status = files.fstat(fd)
-                self.drop()
-                self._fd, self._file = fd, (status.st_dev, status.st_ino)
-            except BaseException:  # Ctrl-C, too: what is locked and lost is locked for ever
-                files.close(fd)
-                raise
-            return
-
-    def _holds(self) -> bool:
-        """Whether the descriptor is still ours, and others find its file.
-
-        A daemon closes all descriptors, and numbers are used again. The root is removed or put back from a copy, and
-        the logs that come then stand beside no lock.
-        """
-        if self._fd is None:
-            return False
-        try:
-            here, there = files.fstat(self._fd), files.stat(self._own, follow_symlinks=False)
-        except OSError:
-            return False
-        return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino) == self._file
+        with self._taking:
+            if not self._own.is_in_place and not self._own.take():
+                raise FileExistsError(f"{self._own.path} is locked by another writer; make a new saver")
 
     def end(self) -> None:
-        """Give the lock back and leave no file."""
-        if self._holds():
+        """Give the lock back, and leave neither its file nor an empty directory."""
+        if self._own.is_held:
+            self._own.give_back()
             with contextlib.suppress(OSError):
-                files.unlink(self._own)
-            with contextlib.suppress(OSError):
-                files.rmdir(os.path.dirname(self._own))
-        self.drop()
-
-    def drop(self) -> None:
-        """Close the descriptor alone: in a forked child, whose copy would keep the lock when the parent is dead."""
-        if self._fd is not None:
-            entries.close_own(self._fd, self._file)
-        self._fd = None
+                files.rmdir(os.path.dirname(self._own.path))
 
     def is_alive(self, writer: str) -> bool:
         """Whether another writer of this directory lives; the file of a dead one is removed.

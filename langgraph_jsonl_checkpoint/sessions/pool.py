@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from langgraph.checkpoint.base.id import uuid6
 
 from langgraph_jsonl_checkpoint.errors import ClosedSaverError, SessionError
-from langgraph_jsonl_checkpoint.log import files, leases, local, logfile, names
+from langgraph_jsonl_checkpoint.log import files, leases, local, lockfile, logfile, names
 from langgraph_jsonl_checkpoint.sessions.identity import Identity, header_of
 from langgraph_jsonl_checkpoint.sessions.in_use import InUse, let_go
 from langgraph_jsonl_checkpoint.sessions.session import Session
@@ -287,12 +287,11 @@ class Sessions:
         The parent's locks may be held by threads that the child does not have, and a lock on an inherited
         descriptor is the parent's lock. Closing the child's copy does not release it.
         """
-        inherited, parent = self._open, self.writer
+        inherited = self._open
         self._end.detach()  # it would say that the parent left its runs
-        self._start(parent.another())
+        self._start(self.writer.another())
         for session in inherited.values():
             session.forget()
-        parent.drop()
 
 
 _all: weakref.WeakSet[Sessions] = weakref.WeakSet()
@@ -316,13 +315,11 @@ def _at_exit() -> None:
 
 
 def _after_fork() -> None:
-    for writer in _abandoned:
-        writer.drop()
+    lockfile.after_fork()
     _abandoned.clear()
     _mine.clear()
     for sessions in _all:
         sessions.after_fork()
-    leases.after_fork()
     logfile.after_fork()  # what is still open: half-read lists, and what the threads of the parent were in
 
 

@@ -232,6 +232,6 @@ def kill(saver: JsonlSaver) -> None:
     inner._closed = True
     inner._open.clear()
     with contextlib.suppress(OSError):
-        inner.writer.drop()
+        inner.writer._own.drop()
     entries._entered.clear()
     logfile._lost.clear()

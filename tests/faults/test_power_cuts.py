@@ -153,6 +153,23 @@ def test_what_the_policy_promises_survives_a_power_cut(tmp_path: Path, expected:
             check(tmp_path / str(number) / "sessions", fsync, moment.may_be)
 
 
+def test_a_root_that_a_lease_made_survives_a_power_cut(tmp_path: Path) -> None:
+    """A turn with a thread makes the directories before its first log is there: they are synced all the same."""
+    (tmp_path / "run").mkdir()
+    disk, root = Disk(str(tmp_path / "run")), "of/a/new/project"
+    with pytest.MonkeyPatch.context() as patch:
+        disk.install(patch)
+        with open_saver(tmp_path / "run" / root, "checkpoint") as saver:
+            lease = saver.lease(MAIN)
+            assert lease.take()
+            put(saver, MAIN, 1)
+            all_lost = next(remains(disk.tree, random.Random(5)))
+            lease.give_back()
+    lay_out(all_lost, tmp_path / "cut")
+    with open_saver(tmp_path / "cut" / root, "checkpoint") as saver:
+        assert [found.config for found in look(saver, MAIN).stored] == [config(MAIN, at(1))]
+
+
 def places_to_die(root: Path, fsync: str) -> list[tuple[int, float]]:
     """Each operation before which the disk has changed, and parts of writes."""
     root.mkdir()
