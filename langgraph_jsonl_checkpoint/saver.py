@@ -26,7 +26,6 @@ from langgraph_jsonl_checkpoint.restore.restored import lend
 from langgraph_jsonl_checkpoint.restorer import RestoreMemory, Restorer
 from langgraph_jsonl_checkpoint.sessions import listing
 from langgraph_jsonl_checkpoint.sessions.pool import Sessions
-from langgraph_jsonl_checkpoint.sessions.reader import Reader
 from langgraph_jsonl_checkpoint.sessions.storing import PutCall, WritesCall
 from langgraph_jsonl_checkpoint.tool_calls.redaction import Redaction
 from langgraph_jsonl_checkpoint.upkeep import threads
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
     from langgraph_jsonl_checkpoint.folds.memory import MemoryDeriver
+    from langgraph_jsonl_checkpoint.sessions.reader import Reader
     from langgraph_jsonl_checkpoint.sessions.session import Session
     from langgraph_jsonl_checkpoint.tool_calls.redaction import Redact
 
@@ -103,7 +103,7 @@ class JsonlSaver(Restorer, InWorkerThreads):
         self._restore_memory = restore_memory
         self._deriver: MemoryDeriver = memory or Deriver()
         self._redaction = Redaction(redact)
-        # A clone that with_allowlist makes shares the sessions, and has a serde of its own.
+        # `with_allowlist` makes a clone that shares the sessions and has a serde of its own.
         where = os.path.normpath(os.path.join(getcwd(), root))
         writer = Writer(where, "default" if workspace is None else workspace, fsync, chain_key)
         self._sessions = Sessions(writer, max_open, cache_size)
@@ -178,7 +178,7 @@ class JsonlSaver(Restorer, InWorkerThreads):
     def _put(self, config: RunnableConfig, call: PutCall) -> RunnableConfig:
         thread_id = _thread_id(config)
         with self._sessions.use(thread_id) as session:
-            self._begin(session, config)
+            self._name_parent(session, config)
             stored = session.append(call.records, call.serde, sync=True)
             if not stored:
                 raise DeletedSessionError(
@@ -188,13 +188,8 @@ class JsonlSaver(Restorer, InWorkerThreads):
             call.done(session)
         if call.is_update:
             self._decide_as_updated(thread_id, call.ns)
-        return {
-            "configurable": {
-                "thread_id": config["configurable"]["thread_id"],
-                "checkpoint_ns": call.ns,
-                "checkpoint_id": call.id,
-            }
-        }
+        as_given = config["configurable"]["thread_id"]
+        return {"configurable": {"thread_id": as_given, "checkpoint_ns": call.ns, "checkpoint_id": call.id}}
 
     def _writes_call(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
@@ -207,7 +202,7 @@ class JsonlSaver(Restorer, InWorkerThreads):
         thread_id = _thread_id(config)
         with self._sessions.use(thread_id) as session:
             if self._sessions.is_late(session, call.checkpoint_id):
-                return  # and so does not bring a deleted thread back
+                return  # it would bring a deleted thread back
             session.append(
                 lambda page: [] if call.is_stored(session) else call.records(page, session.checkpoints.ended),
                 call.serde,
@@ -227,9 +222,11 @@ class JsonlSaver(Restorer, InWorkerThreads):
         """
         thread_id, ns, name = _thread_id(config), _ns(config), _checkpoint_id(config)
         run = tasks.run_of(config["configurable"])
-        with self._begun(thread_id, run) as (session, reader, restored):
-            self._begin(session, config)
-            lent = self._lent(session, restored) if not ns and not name else None
+        with self._sessions.use(thread_id) as session:
+            session.begin_run(run)
+            self._name_parent(session, config)
+            reader = self._reader(session)
+            lent = self._lent(session, reader) if not ns and not name else None
         found = reader.get(ns, name)
         if lent is not None and found is not None:
             lend(lent, found.checkpoint["channel_values"])
@@ -255,18 +252,18 @@ class JsonlSaver(Restorer, InWorkerThreads):
         if config is None:
             found = listing.list_all(self._sessions, self._serde, bound, filter)
         else:
-            rows = self._reader(config).list(
+            rows = self._reader_of(config).list(
                 config["configurable"].get("checkpoint_ns"), _checkpoint_id(config), bound, filter
             )
             found = (row for _, row in rows)
-        # No lock is held here: LangGraph takes one item and goes on, and may put before it takes the next.
+        # No lock is held here: LangGraph may take one item, and put something before it takes the next.
         yield from itertools.islice(found, None if limit is None else math.ceil(min(max(limit, 0), sys.maxsize)))
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """What the DeltaChannels of a checkpoint are rebuilt from, in one walk over its ancestors."""
-        return self._reader(config).delta_history(_ns(config), _checkpoint_id(config), channels)
+        return self._reader_of(config).delta_history(_ns(config), _checkpoint_id(config), channels)
 
     def get_next_version(self, current: Any, channel: None) -> Any:  # noqa: ARG002 - LangGraph's signature
         """A version after `current`; a new string unless the thread already counts in numbers."""
@@ -314,16 +311,15 @@ class JsonlSaver(Restorer, InWorkerThreads):
             else:
                 threads.prune(self._sessions, self._serde, str(thread_id))
 
-    def _begin(self, session: Session, config: RunnableConfig) -> None:
+    def _name_parent(self, session: Session, config: RunnableConfig) -> None:
         parent = config["configurable"].get("parent_thread_id")
         if parent is not None:
             self._sessions.begin_as_child(session, str(parent))
 
-    def _reader(self, config: RunnableConfig) -> Reader:
-        thread_id = _thread_id(config)
-        with self._sessions.use(thread_id) as session:
+    def _reader_of(self, config: RunnableConfig) -> Reader:
+        with self._sessions.use(_thread_id(config)) as session:
             session.refresh()
-            return Reader(session, self._serde(thread_id))
+            return self._reader(session)
 
 
 def _check(name: str, given: str, choices: tuple[str, ...]) -> None:

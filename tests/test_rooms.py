@@ -9,7 +9,7 @@ import langgraph_jsonl_checkpoint
 
 PACKAGE = Path(langgraph_jsonl_checkpoint.__file__).parent
 ROOMS = ["log", "values", "folds", "sessions", "tool_calls", "restore", "upkeep", "saver", "agents", "cli"]
-DOOR = ("saver", "restorer", "in_worker_threads", "versions")
+DOOR = ("saver", "restorer", "caretaker", "in_worker_threads", "versions")
 EVERYWHERE = ("errors", "upstream", "workers")
 
 
