@@ -30,61 +30,55 @@ if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.restore.restored import Recall
     from langgraph_jsonl_checkpoint.sessions.identity import Identity
 
-_BASE = 16 * 1024  # bytes that a session takes without a line
-ATTEMPTS = 100  # how often a session may be created, replaced or deleted under one call
+_BASE = 16 * 1024  # bytes of memory that a session without any line takes
+ATTEMPTS = 100  # how often others may create, replace or delete a log during one call
 
 
 class OpenedLog:
-    """A session as it was read, and the lock under which all but `shadows` is touched.
+    """A session as far as it was read, with the lock that guards all of it but `shadows`.
 
     Attributes:
-        lock: The lock.
-        owner: The thread of this process that uses it; 0 if none does.
-        changing: Whether that thread is at a place where nothing else may use it, itself included.
-        counted: How many bytes of it the sessions of its saver have counted.
-        shadows: What its next checkpoints are compared with.
-        lines: Its records' lines.
-        book: Its numbered messages and values.
-        header: Its header; None if it has no log.
         identity: Which session it is.
         writer: This saver as a writer.
+        lock: The lock.
+        owner: The thread of this process that has the lock; 0 if none has.
+        changing: Whether that thread is at a place where nothing else may use the session, not even itself.
+        counted: How many bytes the saver has counted for it.
         hooks: The namespaces whose tool calls a hook in this process records; None stands for all.
-        run: What stands for the run that began last; None if it is not known.
-        failure: Why the last append failed; None if it did not, or a run has begun since.
         left_out: Subgraphs that store nothing here.
-        recall: How far the session's memory has been derived.
-        texts: The memory's text that each run was given first.
-        parent: The thread whose agent started this one's, for the header of a new log.
+        texts: The text of the memory that each of the last runs was given first.
+        parent: Fields for the header of a new log: which thread's agent started this one's.
+        run: Stands for the run that began last; None if that is not known.
+        failure: Why the last append failed; None if it did not, or a run has begun since.
+        header: Its header; None if it has no log.
+        lines: The lines of its records.
+        book: Its numbered messages and values.
+        recall: The session memory, as far as it has been derived.
+        shadows: What its next checkpoints are compared with.
     """
 
     def __init__(self, identity: Identity, writer: Writer) -> None:
         self.identity = identity
         self.writer = writer
-        self._key = writer.chain_key
         self.lock = threading.RLock()
         self.owner = 0
         self.changing = False
         self.counted = 0
-        self.shadows = Shadows()
-        self._start(Lines(self.identity.path))
-        self.header: records.Session | None = None
         self.hooks: set[str | None] = set()
         self.left_out: set[str] = set()
-        self.recall: Recall | None = None
         self.texts: list[tuple[object, str]] = []
         self.parent: dict[str, Any] = {}
-        self._file: logfile.LogFile | None = None
-        self._holding: list[logfile.LogFile] = []  # what may have the log's lock
-        self._position = journal.Position()
-        self._packed_end = 0
         self.run: object = None
         self.failure: Exception | None = None
-        self._recovered: records.Recovered | None = None
+        self._key = writer.chain_key
+        self._holding: list[logfile.LogFile] = []  # the files that may have the log's lock
+        self._recovered: records.Recovered | None = None  # of a torn end that the log does not tell of yet
+        self.forget()
 
     def refresh(self) -> None:
-        """Take in what was appended since, by anyone. A session that does not exist is an empty one.
+        """Take in what anyone has appended since. A session without a log is an empty one.
 
-        Whoever looks: what a failed append of a run held is missing all the same, and the run cannot go on.
+        The log of a run whose append failed is read anew, and the run cannot go on all the same.
 
         Raises:
             CorruptSessionError: The log is damaged.
@@ -95,12 +89,13 @@ class OpenedLog:
         self._refresh()
 
     def begin_run(self, run: object = None) -> None:
-        """Take in what was appended since, as a run does that begins: an append that failed before counts no more.
+        """Take in what was appended since, at the begin of a run: it does not matter any more that an append failed.
 
         Raises what `refresh` raises.
 
         Args:
-            run: Stands for the run, if that is known: its subgraphs read what they begin with, too, and begin none.
+            run: Stands for the run, if that is known. A subgraph reads its state, too, when it begins, and says by
+                it that no new run does.
         """
         self.refresh()
         if run is None or run is not self.run:
@@ -141,21 +136,21 @@ class OpenedLog:
                 return
             problem = self._follow(size)
             if problem is None or problem.torn:
-                return  # a torn end may be a commit that is being written: not ours to repair
+                return  # it may be a commit that is just being written; only who has the lock can tell
             raise self._corrupt(problem.offset, problem.reason)
 
     def forget(self) -> None:
         """Close the log and drop all that is known of it."""
-        self._file = None  # closed with the last reader of its lines
+        self._file: logfile.LogFile | None = None  # which is closed with the last reader of its lines
         self._position = journal.Position()
         self._packed_end = 0
-        self.header = None
+        self.header: records.Session | None = None
         self._start(Lines(self.identity.path))
-        self.recall = None
+        self.recall: Recall | None = None
         self.shadows = Shadows()
 
     def _start(self, lines: Lines, stored: Stored | None = None) -> None:
-        """Begin to fold a generation of the log. Parts of before carry another book's token, so count no more."""
+        """Begin to fold a generation of the log. What was frozen with the book of another one is frozen anew."""
         self.lines = lines
         self._contents = Contents(lines, stored)
         self.book = Book(lines, self._contents.stored.numbers)
@@ -177,7 +172,7 @@ class OpenedLog:
 
     @property
     def held(self) -> int:
-        """How many bytes it keeps in memory, about: lines, what was made of them, and copies to compare with."""
+        """How many bytes of memory it takes, about: its lines, what is made of them, and copies to compare with."""
         return _BASE + 3 * self.lines.held
 
     @property
@@ -199,7 +194,7 @@ class OpenedLog:
     def crashed(self) -> bool:
         """Whether the last run neither ended nor paused for a human, and its writer died without closing.
 
-        The run that a new writer makes of it goes on being one that crashed, until it ends.
+        When a new writer goes on with the run it still counts as crashed, until it ends.
         """
         if not self.checkpoints.is_unfinished:
             return False
@@ -228,7 +223,7 @@ class OpenedLog:
         raise DeletedSessionError.over_and_over(self.identity.path, ATTEMPTS)
 
     def _follow(self, size: int) -> journal.Problem | None:
-        """Read up to `size`; what is wrong behind the last whole commit."""
+        """Read the log up to `size`; tells what is wrong behind the last whole commit, if anything is."""
         file = self._file
         if file is None or size == self._position.offset and self._position.offset:
             return None
@@ -242,7 +237,7 @@ class OpenedLog:
         with no_collections():
             found = journal.follow(data, start, self._key)
         if found.problem is not None and not found.problem.torn and self._position.offset:
-            # Before it is called damage, read it from its begin: a writer may have taken back what we had read.
+            # Before we call it damage we read the log from its begin: a writer may have taken back what we had read.
             self._reread(file)
             return self._follow(size)
         with no_collections():
@@ -250,7 +245,7 @@ class OpenedLog:
         return found.problem
 
     def _take_index(self, file: logfile.LogFile, data: bytes, size: int) -> journal.Position:
-        """Begin with a packed log's index, if there is one to begin with; where to read on."""
+        """Take in the index of a packed log, if it has a good one; the position to read on from."""
         index = self._index(file, data, size)
         if index is None:
             return journal.Position()
@@ -290,7 +285,7 @@ class OpenedLog:
         return self._position.offset - self._packed_end
 
     def _move(self, file: logfile.LogFile, found: packing.Found) -> None:
-        """Go on with the log where its lines are packed now; numbers and seqs are what they were."""
+        """Go on with the file in which the lines are packed now; their numbers and seqs are what they were."""
         self.shadows.adopt()
         self._file, self._position, self._packed_end = file, found.position, found.position.offset
         self.lines = self._lines_of(file, found)
@@ -313,7 +308,7 @@ class OpenedLog:
             raise ChainKeyError(self.identity.path, ChainKeyError.other_than(self._key))
 
     def _apply(self, found: journal.Followed) -> None:
-        """Let the folds take in what comes next; if they cannot, nothing is known of the log."""
+        """Let the folds take in what comes next. If they cannot, all that is known of the log is dropped."""
         seq = self.lines.next
         self.lines.add(found.lines, found.frames)
         try:
