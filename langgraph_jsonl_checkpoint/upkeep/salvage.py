@@ -116,7 +116,7 @@ def salvage(sessions: Sessions, serde: Callable[[str], Serde], thread_id: str, i
     if all(isinstance(each.record, (records.Open, records.Close, records.Prune)) for each in kept):
         raise CorruptSessionError(identity.path, 0, 0, "no record of it can be read")
     missing = _gaps(salvager.seen, salvager.end)
-    lost = tuple(Problem(identity.path, f.offset, f.seq, f.reason, f.torn) for f in found.flaws)
+    lost = tuple(Problem.of(identity.path, flaw) for flaw in found.flaws)
     report = Salvage(
         thread_id,
         into,

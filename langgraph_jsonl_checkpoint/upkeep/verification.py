@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -17,7 +17,7 @@ from langgraph_jsonl_checkpoint.errors import (
 from langgraph_jsonl_checkpoint.folds.contents import VERSION, Contents, Stored, Versioned
 from langgraph_jsonl_checkpoint.log import journal, logfile, packing, records
 from langgraph_jsonl_checkpoint.log.lines import Lines, no_collections
-from langgraph_jsonl_checkpoint.log.survey import survey
+from langgraph_jsonl_checkpoint.log.survey import Flaw, survey
 from langgraph_jsonl_checkpoint.sessions.identity import header_text
 from langgraph_jsonl_checkpoint.sessions.opened import ATTEMPTS
 from langgraph_jsonl_checkpoint.values.book import Book
@@ -27,6 +27,8 @@ from langgraph_jsonl_checkpoint.values.thaw import BadTextError, Thawer
 from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from langgraph_jsonl_checkpoint.log.survey import Commit, Survey
     from langgraph_jsonl_checkpoint.sessions.identity import Identity
     from langgraph_jsonl_checkpoint.values.seal import Serde
@@ -53,7 +55,7 @@ class Problem:
         offset: Byte offset of the frame.
         seq: The seq of the first record that it is about.
         reason: What is wrong.
-        torn: Whether it is a torn end: what a writer leaves that dies, or a disk that loses what came last. The next
+        torn: Whether it is a torn end, as a writer leaves it that dies, or a disk that loses what came last. The next
             writer moves it aside.
     """
 
@@ -62,6 +64,11 @@ class Problem:
     seq: int
     reason: str
     torn: bool = False
+
+    @classmethod
+    def of(cls, path: str, flaw: Flaw) -> Self:
+        """What a survey found, as it is told of."""
+        return cls(path, flaw.offset, flaw.seq, flaw.reason, flaw.torn)
 
     def __str__(self) -> str:
         return f"byte {self.offset}, record {self.seq}: {'torn end: ' if self.torn else ''}{self.reason}"
@@ -95,7 +102,7 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong. A torn end is: nobody knows whether it was stored before it was torn."""
+        """Whether nothing is wrong. A torn end counts: nobody knows whether it was stored before it was torn."""
         return not self.problems
 
     def __str__(self) -> str:
@@ -127,9 +134,9 @@ def verify(identity: Identity, serde: Serde, key: bytes, head: tuple[int, str] |
         check.records()
         if check.is_whole:
             check.folds()
-    problems = [*_keyed(found, key), *check.summed]
+    flaws = [*_keyed(found, key), *check.summed]
     if head is not None:
-        problems += _anchored(found, head)
+        flaws += _anchored(found, head)
     last = next((c for c in reversed(found.commits) if c.chain), None)
     return Verification(
         identity.thread_id,
@@ -140,7 +147,7 @@ def verify(identity: Identity, serde: Serde, key: bytes, head: tuple[int, str] |
         sum(len(commit.lines) for commit in found.commits),
         None if last is None else Head(last.seq + len(last.lines) - 1, last.chain.hex()),
         check.references.sealed,
-        tuple(Problem(identity.path, *problem) for problem in sorted(problems)),
+        tuple(Problem.of(identity.path, flaw) for flaw in sorted(flaws)),
     )
 
 
@@ -158,7 +165,7 @@ def surveyed(path: str, key: bytes) -> tuple[bytes, Survey]:
             header_text(path, data)
         found = survey(data, key)
         if not found.flaws or not found.flaws[-1].torn:
-            break  # else somebody may be writing a commit; who has the lock sees the whole of it
+            break  # else somebody may be in the middle of a commit; with the lock we see all of it
     assert found is not None  # noqa: S101 - the loop has run
     return data, found
 
@@ -180,15 +187,16 @@ def _read(path: str, *, locked: bool) -> bytes:
     raise NoSessionError(f"{path} was replaced {ATTEMPTS} times during one call; try again")
 
 
-def _keyed(found: Survey, key: bytes) -> list[tuple[Any, ...]]:
-    """The flaws; if no commit fits the key, that is the one flaw."""
+def _keyed(found: Survey, key: bytes) -> list[Flaw]:
+    """The flaws of the frames; if no commit fits the key, that is the one flaw."""
     if 1 < len(found.commits) == found.misfits:
         said = f"the log was made with {ChainKeyError.other_than(key)}"
-        return [(0, 0, f"not one commit follows the one before by its digest: {said}", False)]
-    return [(flaw.offset, flaw.seq, flaw.reason, flaw.torn) for flaw in found.flaws]
+        return [Flaw(0, 0, f"not one commit follows the one before by its digest: {said}")]
+    return found.flaws
 
 
-def _anchored(found: Survey, head: tuple[int, str]) -> list[tuple[Any, ...]]:
+def _anchored(found: Survey, head: tuple[int, str]) -> list[Flaw]:
+    """The flaw that a log does not hold a commit which it must hold, if it does not."""
     seq, chain = head
     for commit in found.commits:
         if commit.seq + len(commit.lines) - 1 == seq and commit.chain.hex() == chain:
@@ -200,14 +208,14 @@ def _anchored(found: Survey, head: tuple[int, str]) -> list[tuple[Any, ...]]:
         else f"record {seq} does not end the commit that the log had there when it was anchored"
     )
     at = found.commits[-1].offset if at is None and found.commits else at or 0
-    return [(at, seq, f"{reason}: it was cut, changed or written anew (prune and delete_for_runs do that)", False)]
+    return [Flaw(at, seq, f"{reason}: it was cut, changed or written anew (prune and delete_for_runs do that)")]
 
 
 class _Check:
     """What the records say, as far as the log is in sequence."""
 
     def __init__(self, identity: Identity, serde: Serde, data: bytes, found: Survey) -> None:
-        self.problems: list[tuple[Any, ...]] = []
+        self.flaws: list[Flaw] = []
         self.references = References(serde, opens=serde.seals)
         self._identity = identity
         self._serde = serde
@@ -219,16 +227,16 @@ class _Check:
     @property
     def is_whole(self) -> bool:
         """Whether the folds can be looked at."""
-        return not self.problems and bool(self._lines.next)
+        return not self.flaws and bool(self._lines.next)
 
     @property
-    def summed(self) -> list[tuple[Any, ...]]:
-        """The problems; if the serde can open no text of the log, that is the one problem."""
+    def summed(self) -> list[Flaw]:
+        """The flaws; if the serde can open no text of the log, that is the one flaw."""
         if not self.references.are_of_another_serde:
-            return self.problems
-        offset, seq, reason, _ = self.problems[0]
+            return self.flaws
+        first = self.flaws[0]
         said = "not one text can be opened: the log was written with another serde than this saver's, or another key"
-        return [(offset, seq, f"{said} ({reason})", False)]
+        return [first._replace(reason=f"{said} ({first.reason})")]
 
     def records(self) -> None:
         """Look at each record, and at the index where the lines that it is about end."""
@@ -246,7 +254,7 @@ class _Check:
                 except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
                     self._say(commit.offset, seq, f"the record is not what its type says ({error})")
             if index is not None and index.position.seq == self._lines.next:
-                if not self.problems:  # else the folds here lack a record
+                if not self.flaws:  # else the folds here lack a record
                     self._check_index(index, commit)
                 index = None
         if index is not None and index.position.seq < self._lines.next:
@@ -326,4 +334,4 @@ class _Check:
             self._say(self._lines.offset(seq), seq, f"checkpoint {name!r} cannot be read: {error}")
 
     def _say(self, offset: int, seq: int, reason: str) -> None:
-        self.problems.append((offset, seq, reason, False))
+        self.flaws.append(Flaw(offset, seq, reason))
