@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Literal
 
 from langgraph_jsonl_checkpoint.caretaker import Caretaker
-from langgraph_jsonl_checkpoint.log.lines import no_collections
+from langgraph_jsonl_checkpoint.log.garbage import no_collections
 from langgraph_jsonl_checkpoint.restore.open_calls import OpenCalls
 from langgraph_jsonl_checkpoint.restore.restored import Restored
 from langgraph_jsonl_checkpoint.sessions.reader import Reader

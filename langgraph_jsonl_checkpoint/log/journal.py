@@ -1,7 +1,7 @@
 """Commits in sequence: lines ⇄ frames, each tied to the one before.
 
-Pure: bytes in, lines out. Where a log stands is a `Position`; following it tells what came after, and what is wrong
-behind that, if anything is.
+Pure: bytes in, lines out. A `Position` is a place between two commits of a log; `follow` tells what stands behind it,
+and what is wrong behind that, if anything is.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _DIGEST = 16
 _CHAIN = b',"chain":"'
 _TAIL = len(_CHAIN) + 2 * _DIGEST + len(b'"}')
 _FROM = -_TAIL
-_SECTOR = 512  # a disk writes it whole or not at all; larger ones are made of these
+_SECTOR = 512  # bytes that a disk writes together or not at all; the sectors of larger disks are made of these
 _PUTS = re.compile(rb'^\{"seq":\d+,"type":"checkpoint"', re.MULTILINE)
-MAX_LOOSE = 2 * frames.MAX_TEXT
-"""How much text may stand behind the packed frames, where it is held in memory: a kilobyte may hold a gigabyte."""
-SEQ = re.compile(rb'\{"seq":(\d{1,18}),"type":"')
 _GARBAGE_STEPS = 4096  # how many places behind damage are tried as the begin of a frame
+SEQ = re.compile(rb'\{"seq":(\d{1,18}),"type":"')
+MAX_LOOSE = 2 * frames.MAX_TEXT
+"""How much text may stand in frames that are not packed. It is held in memory, and a kilobyte may hold a gigabyte."""
 
 
 class Position(NamedTuple):
@@ -82,9 +82,13 @@ class Followed:
     problem: Problem | None = None
 
 
+class OutOfSequenceError(Exception):
+    """A whole frame that does not hold the commits that must come next."""
+
+
 def commit(position: Position, lines: Sequence[bytes], key: bytes = b"") -> tuple[bytes, Position]:
     """The frame of a commit of `lines` (without line feeds) that follows `position`, and the position behind it."""
-    # A text may be large: it is put together once.
+    # The text may be large, so it is put together in one place and not copied.
     text = bytearray()
     for line in lines:
         text += line
@@ -115,11 +119,11 @@ def follow(data: bytes, position: Position, key: bytes = b"") -> Followed:
             found.lines += lines
             at, seq = end, seq + len(lines)
     except OutOfSequenceError as error:
-        # A whole frame with an intact checksum: no dying writer leaves that.
+        # The frame is whole and its checksum fits, so no dying writer left it behind.
         found.problem = Problem(base + at, str(error), torn=False)
     except frames.BadFrameError as error:
         behind = frame_behind(data, at, Position(base + at, seq, chain), key, _GARBAGE_STEPS)
-        # A packed log is whole before it has its place.
+        # A packed log gets its place when it is whole, so its first frame is never a torn end.
         is_packed = seq == 1 and frames.skippable_end(view, at) > 0
         torn = not is_packed and (behind is None or _is_lost(data, at, behind, base, seq))
         found.problem = Problem(base + at, str(error), torn)
@@ -133,12 +137,8 @@ def _left(room: int, text: bytes) -> int:
     return room - len(text)
 
 
-class OutOfSequenceError(Exception):
-    """A whole frame that does not hold the commits that must come next."""
-
-
 def is_begun_with(header: bytes, key: bytes) -> bool:
-    """Whether a header's digest was made with a key; True if it has none, which others will find."""
+    """Whether a header's digest was made with a key; True if it has no digest, which `opened` finds."""
     if not header.startswith(_CHAIN, len(header) - _TAIL - 1):
         return True
     return chain_of(header) == digest(b"", header[: -1 - _TAIL], key).hex()
@@ -177,8 +177,8 @@ def opened(text: bytes, seq: int, chain: bytes, key: bytes = b"") -> tuple[list[
 def split(text: bytes, seq: int, behind: int, chain: bytes, key: bytes = b"") -> list[bytes]:
     """The lines of a packed frame's text, as they stand there.
 
-    Whoever packed the frame followed its chain, and its checksum holds it since: only that it is this frame is
-    looked at, by the numbers of its lines and by what its first commit follows.
+    The chain was followed when the frame was packed, and the frame's checksum has held it since. So all that is
+    checked here is that it is the right frame: by the numbers of its lines, and by what its first commit follows.
 
     Raises:
         OutOfSequenceError: It does not hold the records from `seq` up to `behind`, or does not follow `chain`.
@@ -213,7 +213,7 @@ def renumbered(line: bytes, seq: int) -> bytes:
 
 
 def digest(before: bytes, text: bytes | bytearray, key: bytes) -> bytes:
-    """BLAKE2b over the digest before and a commit's text; the text comes without its last brace and the chain."""
+    """BLAKE2b over the digest before and a commit's text, which comes without its last brace and the chain field."""
     hashed = hashlib.blake2b(before, digest_size=_DIGEST, key=key)
     hashed.update(text)
     hashed.update(b"}\n")
@@ -223,15 +223,16 @@ def digest(before: bytes, text: bytes | bytearray, key: bytes) -> bytes:
 def frame_behind(data: bytes, start: int, at: Position, key: bytes, steps: int | None = None) -> int | None:
     """Where the next whole frame of a log begins behind one that cannot be read; None if there is none.
 
-    Then the damage is in the middle: no writer dies there. A frame with an earlier seq is no sign of that, as a disk
-    may show old data in a page that it lost; nor is one with the same seq, unless it is the commit that comes next.
+    If there is one, the damage is in the middle of the log, where no writer dies. A frame with an earlier seq does
+    not count, as a disk may show old data in a page that it lost; one with the same seq only counts if it is the
+    commit that must come next.
 
     Args:
         data: The log, or its end.
         start: Where the frame begins in it that cannot be read.
         at: The position before that frame.
         key: The key of the chain.
-        steps: How many places are tried; when they are used up, the last one counts as such a frame.
+        steps: How many places are tried at most; the last of so many counts as such a frame.
     """
     view, found, room = memoryview(data), start, MAX_LOOSE
     while steps is None or steps > 0:
@@ -256,10 +257,10 @@ def frame_behind(data: bytes, start: int, at: Position, key: bytes, steps: int |
 def _is_lost(data: bytes, start: int, behind: int, base: int, seq: int) -> bool:
     """Whether a frame that cannot be read may have been lost in a power cut that spared the frame `behind` it.
 
-    What nobody has synced a disk writes in any order, sector by sector, and it shows zeros where it did not come to.
-    So a sector of the frame is all zeros; the frame behind has not the seq of the one that is lost; and no commit
-    stands behind one that puts a checkpoint, which is synced before anything follows it. A frame that holds several
-    was written with the whole file.
+    A disk writes in any order, sector by sector, what nobody has synced, and shows zeros where it did not get to. So
+    three things must hold: a sector of the frame is all zeros; the frame behind it does not have the seq of the one
+    that is lost; and no commit stands behind one that puts a checkpoint, as that is synced before anything follows
+    it. A frame with several checkpoints was written together with the whole file.
     """
     begins = range((base + start) // _SECTOR * _SECTOR - base, behind, _SECTOR)
     if all(any(data[max(at, start) : min(at + _SECTOR, behind)]) for at in begins):

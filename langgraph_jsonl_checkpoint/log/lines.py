@@ -1,9 +1,7 @@
-"""A log's lines by seq: those of packed frames are read when somebody asks for them, those behind stay in memory."""
+"""A log's lines by seq: those of packed frames are read when somebody asks for them, all others stay in memory."""
 
 from __future__ import annotations
 
-import contextlib
-import gc
 from array import array
 from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
@@ -79,7 +77,7 @@ class Lines:
         self.held = self._held_loaded = 0
 
     def add(self, lines: Sequence[journal.Line], begins: Sequence[tuple[int, int]]) -> None:
-        """Take in what stands behind: lines, and (seq of the first record, offset) of their frames."""
+        """Take in the next lines, and (seq of the first record, offset) of each of their frames."""
         for kind, text in lines:
             self._kinds.append(kind)
             self._tail.append(text)
@@ -135,7 +133,7 @@ class Lines:
         return self.held - self._held_loaded
 
     def check_end(self) -> None:
-        """Look, once, whether the packed frames end as the index says.
+        """Check, the first time, that the packed frames end as the index says.
 
         Raises:
             CorruptSessionError: They do not.
@@ -158,7 +156,7 @@ class Lines:
     def _load(self, at: int) -> list[bytes]:
         lines = self._read(at)
         size = sum(map(len, lines))
-        if self._held_loaded + size > _LOADED:  # they are read again, and the memory is bounded
+        if self._held_loaded + size > _LOADED:  # memory is bounded; what is needed again is read again
             self.held -= self._held_loaded
             self._loaded, self._held_loaded = {}, 0
         self._loaded[at] = lines
@@ -167,7 +165,7 @@ class Lines:
         return lines
 
     def _read(self, at: int) -> list[bytes]:
-        """A packed frame's lines as they stand there."""
+        """A packed frame's lines as they stand there, with their chain fields."""
         frame = self._packed[at]
         try:
             data = b"" if self._file is None else self._file.read(frame.offset, frame.end)
@@ -178,19 +176,3 @@ class Lines:
 
     def _seq_behind(self, at: int) -> int:
         return self._firsts[at + 1] if at + 1 < len(self._firsts) else self._behind
-
-
-@contextlib.contextmanager
-def no_collections() -> Iterator[None]:
-    """Read many records without the garbage collector: none of what is made is garbage.
-
-    In a process with a million objects one full collection takes six times as long as reading 800 supersteps. The
-    caller's setting comes back, also if several threads are in here.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -16,7 +16,8 @@ from langgraph_jsonl_checkpoint.errors import (
 )
 from langgraph_jsonl_checkpoint.folds.contents import Contents, Stored
 from langgraph_jsonl_checkpoint.log import journal, logfile, packing, records
-from langgraph_jsonl_checkpoint.log.lines import Lines, no_collections
+from langgraph_jsonl_checkpoint.log.garbage import no_collections
+from langgraph_jsonl_checkpoint.log.lines import Lines
 from langgraph_jsonl_checkpoint.sessions.alone import alone
 from langgraph_jsonl_checkpoint.sessions.identity import begin_of, header_text
 from langgraph_jsonl_checkpoint.values.book import Book

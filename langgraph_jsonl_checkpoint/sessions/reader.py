@@ -14,7 +14,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 
 from langgraph_jsonl_checkpoint.errors import CorruptSessionError
 from langgraph_jsonl_checkpoint.log import records
-from langgraph_jsonl_checkpoint.log.lines import no_collections
+from langgraph_jsonl_checkpoint.log.garbage import no_collections
 from langgraph_jsonl_checkpoint.values.adopt import Handed
 from langgraph_jsonl_checkpoint.values.thaw import BadTextError, Thawer
 from langgraph_jsonl_checkpoint.values.types import untag_text

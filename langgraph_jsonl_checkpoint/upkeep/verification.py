@@ -16,7 +16,8 @@ from langgraph_jsonl_checkpoint.errors import (
 )
 from langgraph_jsonl_checkpoint.folds.contents import VERSION, Contents, Stored, Versioned
 from langgraph_jsonl_checkpoint.log import journal, logfile, packing, records
-from langgraph_jsonl_checkpoint.log.lines import Lines, no_collections
+from langgraph_jsonl_checkpoint.log.garbage import no_collections
+from langgraph_jsonl_checkpoint.log.lines import Lines
 from langgraph_jsonl_checkpoint.log.survey import Flaw, survey
 from langgraph_jsonl_checkpoint.sessions.identity import header_text
 from langgraph_jsonl_checkpoint.sessions.opened import ATTEMPTS
