@@ -1,7 +1,7 @@
 """The command line: `python -m langgraph_jsonl_checkpoint verify|salvage <root> [thread …]`.
 
-Exit codes: 0, all is well; 1, a log is damaged (of `salvage`: something of it is lost); 2, a log cannot be read, the
-command makes no sense, or what it says cannot be written. Of several threads the worst counts.
+Exit codes: 0, all is well; 1, a log is damaged (for `salvage`: something of it is lost); 2, a log cannot be read, the
+command makes no sense, or its output cannot be written. Of several threads the worst one counts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             command: Callable[[JsonlSaver, argparse.Namespace], int] = options.command
             return command(saver, options)
     except (ValueError, OSError) as error:
-        parser.exit(UNREADABLE, f"{parser.prog}: {error}\n")  # which may have no stderr
+        parser.exit(UNREADABLE, f"{parser.prog}: {error}\n")  # there may be no stderr, which this puts up with
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -99,13 +99,15 @@ def _salvage(saver: JsonlSaver, options: argparse.Namespace) -> int:
 
 
 def _tried(thread_id: str, command: Callable[[str], tuple[int, str]]) -> int:
-    """A command's exit code for one thread; what is wrong with it keeps no other from its turn."""
+    """Run a command for one thread; its exit code. What is wrong with the thread does not stop the others."""
     try:
         code, text = command(thread_id)
     except (SessionError, ValueError, OSError) as error:
         is_damage = isinstance(error, CorruptSessionError) and not isinstance(error, WrongSerdeError)
         code = DAMAGED if is_damage else UNREADABLE
-        what = "cannot be read: " if isinstance(error, SessionError) else ""  # the system says what could not be done
+        what = (
+            "cannot be read: " if isinstance(error, SessionError) else ""
+        )  # other errors say what could not be done
         text = f"{printable(thread_id)}: {what}{error}"
     _say(text)
     return code
@@ -122,14 +124,14 @@ def _head(text: str | None) -> tuple[int, str] | None:
 
 def _say(text: str) -> None:
     if sys.stdout is None:
-        return  # closed by whoever wants the exit code alone
+        return  # somebody who only wants the exit code has closed it
     shown = "\n".join(map(printable, text.split("\n")))
     encoding = sys.stdout.encoding or "utf-8"
     try:
         sys.stdout.write(shown.encode(encoding, "backslashreplace").decode(encoding) + "\n")
         sys.stdout.flush()
     except OSError as error:
-        # What could not be written would be tried once more at the process's end, whose exit code tells of that.
+        # Python would try to write it once more when the process ends, and change the exit code if that fails.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             raise

@@ -18,7 +18,7 @@ class SessionError(Exception):
 class CorruptSessionError(SessionError):
     """A log is damaged before its end, or says what no log can say.
 
-    A torn end, the normal trace of a killed writer, is not corruption: it is repaired and reported.
+    A torn end, which a killed writer normally leaves, is not corruption: it is repaired and reported.
 
     Attributes:
         path: The log file.
@@ -44,9 +44,10 @@ class CorruptSessionError(SessionError):
 
 
 class WrongSerdeError(CorruptSessionError):
-    """A log holds a text that this saver's serde cannot open: it was written with another serde or another key.
+    """A log holds a text that this saver's serde cannot open.
 
-    Or somebody changed it. Attributes as of a `CorruptSessionError`.
+    It was written with another serde or another key, or somebody changed it. The attributes are those of a
+    `CorruptSessionError`.
     """
 
     def __str__(self) -> str:
@@ -84,7 +85,7 @@ class ChainKeyError(SessionError):
 
     @staticmethod
     def other_than(key: bytes) -> str:
-        """What a log was made with that does not fit a saver's key, or that saver's want of one."""
+        """What a log was made with that does not fit a saver's key, which is empty if it has none."""
         return "another chain_key than this saver's, or none" if key else "a chain_key, and this saver has none"
 
     def __str__(self) -> str:
@@ -101,8 +102,8 @@ class ValueEncodingError(SessionError, TypeError):
 class FailedSessionError(SessionError):
     """An earlier append to this session failed, so later ones are refused.
 
-    What the failed call held is missing; a later commit would build on it. The next run begins with `get_tuple`,
-    which opens the log again, checks it and clears the failure; whoever else looks at the thread does not.
+    What the failed call held is missing, and a later commit would build on it. The next run begins with `get_tuple`,
+    which opens the log again, checks it and clears the failure. No other look at the thread clears it.
     """
 
 
@@ -131,16 +132,17 @@ class NoSessionError(SessionError, LookupError):
 class ToolCallError(SessionError, GraphBubbleUp):
     """A tool call was not started, or its end was not recorded.
 
-    A `GraphBubbleUp` stops the run in every shape of a graph: no error handler or retry makes text for the model of
-    it, and the task stays as it is for the next run.
+    As a `GraphBubbleUp` it stops the run in every shape of a graph: no error handler turns it into text for the
+    model, nothing retries it, and the task stays as it is for the next run.
     """
 
 
 class ToolLogError(ToolCallError):
-    """The log could not say that a tool call starts, so it did not; or that it ended; or a hook could not read it.
+    """A hook could not read the log, or not write into it that a tool call starts, or that it ended.
 
-    The storage error is its cause. Free what is in the way and run the thread again with None as its input: a call
-    that was not started runs then, one whose end is missing is asked about.
+    A call whose start is not in the log was not started.
+    The storage error is its cause. Remove what is in the way and run the thread again with None as its input: then a
+    call that was not started runs, and one whose end is missing is asked about.
     """
 
 

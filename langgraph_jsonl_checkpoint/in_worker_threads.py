@@ -1,6 +1,6 @@
-"""The half of LangGraph's asynchronous interface that is the synchronous one in a worker thread.
+"""LangGraph's asynchronous methods that do nothing but call the synchronous ones in a worker thread.
 
-`aput` and `aput_writes` are not here: they take their values before they wait.
+`aput` and `aput_writes` are not among them: they take their values before they wait.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class InWorkerThreads(BaseCheckpointSaver[Any]):
-    """Each method does what the synchronous one of its name does."""
+    """Each method does what its synchronous namesake does."""
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """`get_tuple` in a worker thread."""

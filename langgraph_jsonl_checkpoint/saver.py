@@ -49,10 +49,9 @@ if TYPE_CHECKING:
 
 
 class JsonlSaver(Restorer, InWorkerThreads):
-    """Stores each thread in one append-only log, `<root>/<workspace>/<thread>/session.jsonl.zst`.
+    """Stores each thread in one append-only log, `<root>/<workspace>/<thread>/session.jsonl.zst` (see FORMAT.md).
 
     One object serves sync and async graphs, any number of threads and processes, and any number of thread ids.
-    FORMAT.md describes the log.
 
     Args:
         root: The directory; it is made when the first thread is stored.
@@ -60,14 +59,14 @@ class JsonlSaver(Restorer, InWorkerThreads):
         fsync: When the disk is synced. "checkpoint": at each checkpoint, at an interrupt and at an error; a killed
             process loses nothing, a power cut at most the writes since the last checkpoint. "always": at each
             call, as SqliteSaver does. "never": when the operating system decides.
-        serde: Stores what the codec does not know. If it is not LangGraph's JsonPlusSerializer, such as an
+        serde: Stores what the codec does not know. If it is another one than LangGraph's JsonPlusSerializer, say an
             EncryptedSerializer, everything goes through it and nothing of the state is readable on disk.
         max_open: How many threads stay open, each with a descriptor; at most half of what the process may have.
         cache_size: How many bytes of memory they take, about; the least recently used are closed first.
         restore_memory: When the restored `messages` of a thread begin with its session memory. "crashed": if its
             last run neither ended nor waits for a human, and its writer died or a tool call is uncertain, until the
             next run ends. "always", or "never". It is lent to the run and never stored.
-        memory: Derives the session memory; without it a deriver that needs no model.
+        memory: Derives the session memory. The default one needs no model.
         redact: Called with a tool's name and a copy of its arguments, of its result (a ToolMessage's content), of the
             text of its error, or of what a human said of it; gives what `tool` records and the session memory keep of
             it. If it raises, the tool does not start. The state is the graph's own, and stored as it is.
@@ -110,14 +109,14 @@ class JsonlSaver(Restorer, InWorkerThreads):
 
     @classmethod
     def from_conn_string(cls, conn_string: str | os.PathLike[str], **options: Any) -> Self:
-        """A saver for a directory's path; it is its own context manager, sync and async.
+        """A saver for the path of a directory. It is its own context manager, sync and async.
 
         Args:
             conn_string: The directory.
             **options: As for the class.
 
         Raises:
-            ValueError: It is an address of something else than a directory.
+            ValueError: It is the address of something else than a directory.
         """
         text = os.fspath(conn_string)
         if "://" in text:
@@ -151,7 +150,7 @@ class JsonlSaver(Restorer, InWorkerThreads):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """`put`: the values are taken before this waits for anything, the disk is a worker thread's."""
+        """`put`: the values are taken before this waits for anything; a worker thread touches the disk."""
         call = self._put_call(config, checkpoint, metadata, new_versions)
         return await submit(self._put, config, call)
 
@@ -164,7 +163,7 @@ class JsonlSaver(Restorer, InWorkerThreads):
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """`put_writes`, as `aput` is `put`."""
+        """`put_writes` in the way of `aput`."""
         call = self._writes_call(config, writes, task_id, task_path)
         await submit(self._put_writes, config, call)
 
@@ -244,7 +243,7 @@ class JsonlSaver(Restorer, InWorkerThreads):
 
         Args:
             config: The thread, and maybe a namespace and an id.
-            filter: Metadata that must be equal, whole values; a missing key is None.
+            filter: Metadata that must be equal, as whole values; a missing key counts as None.
             before: Only ids less than this one's.
             limit: How many at most.
         """

@@ -1,7 +1,7 @@
 """Worker threads of the package's own, so that no disk blocks an event loop.
 
-Not asyncio's default ones: a graph's synchronous nodes, and callbacks, may fill those while they wait for something
-that the saver has yet to store.
+They are not asyncio's default ones: a graph's synchronous nodes and its callbacks may occupy all of those while they
+wait for something that the saver has yet to store.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 
 def submit(work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> asyncio.Future[_T]:
-    """Have a worker thread do something, with the caller's context variables."""
+    """Call something in a worker thread, with the caller's context variables."""
     call = partial(contextvars.copy_context().run, work, *args, **kwargs)
     return asyncio.get_running_loop().run_in_executor(_workers, call)
 
@@ -31,7 +31,7 @@ def _workers_of_this_process() -> ThreadPoolExecutor:
 
 
 def _after_fork() -> None:
-    global _workers  # noqa: PLW0603 - the threads are the parent's
+    global _workers  # noqa: PLW0603 - the child does not have the parent's threads
     _workers = _workers_of_this_process()
 
 

@@ -25,13 +25,14 @@ _UNIQUE = re.compile(
 def arranged(commits: Sequence[Commit], key: bytes, told: dict[int, bytes]) -> Iterator[tuple[Commit, str]]:
     """The commits of the log in their order, and why one of them is left out, if it is.
 
-    Whatever follows the last one by its digest is next, wherever it stands. Behind a gap nothing does: what comes
-    there must follow a digest that the log's index tells, or name something that no other log has.
+    The next commit is the one that follows the last one by its digest, wherever it stands. Behind a gap there is
+    none. A commit there counts as the log's if it follows a digest that the log's index tells, or if it or those that
+    follow it name something that no other log has.
 
     Args:
         commits: The commits as they stand there.
         key: The key of the chain.
-        told: By the seq of a commit, the digest before it, as far as an index tells.
+        told: By the seq of a commit, the digest before it, as far as an index tells it.
     """
     pool: dict[int, list[Commit]] = defaultdict(list)
     for commit in commits:
@@ -56,7 +57,7 @@ def _behind_gap(
     known: set[bytes],
     told: dict[int, bytes],
 ) -> list[Commit]:
-    """The next commits that are this log's, though what they follow is missing."""
+    """The next commits of this log, though the one that they follow is missing."""
     seq, chain, offset = last
     for first in sorted(commit for each in pool.values() for commit in each):
         if first.offset < offset or not first.checked or first.seq < seq or first.seq == seq and chain:
@@ -83,7 +84,7 @@ def _run(pool: dict[int, list[Commit]], seq: int, chain: bytes, key: bytes) -> l
 
 
 def _names(commit: Commit) -> set[bytes]:
-    """What a commit names that no other log has: checkpoints, tasks and versions; not what is in the state."""
+    """The ids in a commit that no other log has: of checkpoints, tasks and versions, and none from the state."""
     found: set[bytes] = set()
     for line in commit.lines:
         kind, text = journal.line_of(line)

@@ -16,9 +16,9 @@ _entered: set[str] = set()  # workspaces' folders whose own entries this process
 
 
 def sync_entries(path: str, *more: str) -> None:
-    """Bring a log's entry in its directory to the disk, those of the directories above it, and more.
+    """Sync a log's directory, those above it, and `more`, so that the log is found after a power cut.
 
-    Not only what is new: whoever made a directory that was there may have been killed before it synced.
+    Directories that were there already are synced, too: whoever made them may have been killed before it did that.
     """
     directory = os.path.dirname(path)
     folder = os.path.dirname(directory)
@@ -33,7 +33,7 @@ def sync_entries(path: str, *more: str) -> None:
 
 
 def sync_directory(path: str) -> None:
-    """Bring a directory's entries to the disk: a created or renamed file is only then there after a power cut."""
+    """Bring a directory's entries to the disk: without it, a new or renamed file may be gone after a power cut."""
     fd = files.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         files.fsync(fd)
@@ -42,7 +42,7 @@ def sync_directory(path: str) -> None:
 
 
 def make_directories(path: str) -> list[str]:
-    """Make a directory and its parents, 0700; the directories whose entries are new."""
+    """Make a directory and its parents, 0700; the directories that have a new entry now."""
     parent = os.path.dirname(path) or os.curdir
     try:
         files.mkdir(path, 0o700)  # nearly always all that is missing
@@ -72,7 +72,7 @@ def write_new(path: str, data: bytes, *, sync: bool) -> int:
 
 
 def name_in(error: BaseException | None, path: str) -> None:
-    """Have an error of the system's say which file it is about: a call with a descriptor does not know."""
+    """Add to an error of the system's which file it is about; a call with a descriptor does not know the name."""
     if isinstance(error, OSError) and error.errno is not None and error.filename is None:
         error.filename = path
 
@@ -88,7 +88,7 @@ def write_all(fd: int, data: bytes, offset: int) -> None:
 
 
 def check_directory(path: str) -> None:
-    """Refuse a thread's directory that somebody else put there as a link: what is written would be elsewhere.
+    """Refuse a symbolic link in the place of a thread's directory: what is written would be somewhere else.
 
     Raises:
         OSError: It is one.

@@ -1,6 +1,6 @@
 """The system calls that touch the disk for a log, by the names that `os` gives them: all of them go through here.
 
-Nothing stands between a caller and the call. A disk that fails or loses power can be put in their place.
+They are the calls themselves, with nothing around them. Tests replace them by a disk that fails or loses power.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def skippable(content: bytes) -> bytes:
 
 
 def skippable_end(data: bytes | memoryview, start: int) -> int:
-    """The offset behind the skippable frame at `start`, which may be behind the data; 0 if none begins there."""
+    """The offset behind the skippable frame at `start`, whose end may lie behind the data; 0 if none begins there."""
     if data[start : start + 4] != _SKIPPABLE:
         return 0
     return start + SKIPPABLE_HEAD + int.from_bytes(data[start + 4 : start + 8], "little")

@@ -1,7 +1,6 @@
 """Session logs in a directory tree: where each is, and how one is created, replaced and deleted.
 
-`<root>/<workspace>/<thread>/session.jsonl.zst`, every name escaped. Each function is one step whose place in the
-order matters to its caller.
+A log is `<root>/<workspace>/<thread>/session.jsonl.zst`, and every name is escaped.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ def logs(folder: str) -> list[Found]:
 
 
 def changed_at(path: str) -> float:
-    """When a log was changed last, in seconds since 1970; after all time if it is gone."""
+    """When a log was changed last, in seconds since 1970; infinitely late if it is gone."""
     try:
         return files.stat(path, follow_symlinks=False).st_mtime
     except (FileNotFoundError, NotADirectoryError):
@@ -104,7 +103,7 @@ def create(path: str, data: bytes, *, sync: bool) -> LogFile:
         is_linked = True
         if sync:
             entries.sync_entries(path, *made)
-        # The second name stays until the first is on the disk: it tells the next writer if we are killed before.
+        # The second name stays until the first is on the disk: if we are killed before, it tells the next writer.
         with contextlib.suppress(OSError):
             files.unlink(file.path)
     except BaseException as error:
@@ -125,14 +124,15 @@ def replace(path: str, data: bytes, *, changed: int | None = None) -> LogFile:
 
     Args:
         path: The log.
-        data: What stands in it now.
-        changed: When the thread was changed last, in nanoseconds, if this is no change of it.
+        data: The bytes of the other file.
+        changed: When the thread was changed last, in nanoseconds, if it stays what it was.
 
     Returns:
-        The new log, open and locked: it is locked before it has its name, so nobody comes between.
+        The new log, open and locked. It is locked before it has its name, so nobody appends to it before the caller.
     """
     directory = os.path.dirname(path)
-    # A writer that was killed while it created the log left a second name of it: removed data must not stay there.
+    # A writer that was killed while it created the log left a second name of it. What is removed now must not live on
+    # under that name.
     left = [name for name in files.listdir(directory) if name.startswith(_ASIDE)]
     if left:
         entries.sync_entries(path)
@@ -144,7 +144,8 @@ def replace(path: str, data: bytes, *, changed: int | None = None) -> LogFile:
     try:
         if changed is not None:
             made.touch(changed)
-        files.link(made.path, second)  # as in `create`: it tells the next writer if the rename is not on the disk yet
+        # As in `create`: until the rename is on the disk, the second name tells the next writer.
+        files.link(made.path, second)
         files.rename(made.path, path)
         made.path = path
         entries.sync_directory(directory)
@@ -165,7 +166,7 @@ def _aside(directory: str) -> str:
 
 
 def _write_aside(directory: str, data: bytes, *, sync: bool) -> LogFile:
-    """A new file beside a log, open and locked: whoever finds it in the log's place waits until that is settled."""
+    """A new file beside a log, open and locked: others who find it in the log's place wait until it stays there."""
     path = _aside(directory)
     fd = entries.write_new(path, data, sync=sync)
     try:
@@ -186,7 +187,7 @@ def _write_aside(directory: str, data: bytes, *, sync: bool) -> LogFile:
 def delete(path: str) -> None:
     """Delete a log and all that lies beside it.
 
-    Under the log's lock: a rewrite by another process is over then, or finds nothing to rewrite.
+    That is done under the log's lock, so another process's rewrite is over, or will find nothing to rewrite.
     """
     while True:
         try:
@@ -208,14 +209,14 @@ def delete(path: str) -> None:
 def _delete(path: str) -> None:
     directory = os.path.dirname(path)
     if os.path.islink(directory):
-        files.unlink(directory)  # and nothing of where it leads
+        files.unlink(directory)  # the link alone, and nothing in the directory that it leads to
         return
     try:
         beside = [name for name in files.listdir(directory) if name != LOG]
     except (FileNotFoundError, NotADirectoryError):
         return
-    # The log first: whatever a crash leaves behind, the thread is gone. Then only what was there before: another
-    # process may be creating the thread anew.
+    # The log goes first, so that the thread is gone whatever a crash leaves. Of the other files only those go that
+    # were there before, because another process may be creating the thread anew.
     for name in (LOG, *beside):
         with contextlib.suppress(FileNotFoundError):
             files.unlink(os.path.join(directory, name))

@@ -36,8 +36,8 @@ class LockFile:
     def is_in_place(self) -> bool:
         """Whether it is held, and others who look at its path find it locked.
 
-        A daemon may close every descriptor, whose number then belongs to another file. The directory may be removed
-        or put back from a copy, and then another file, or none, is at the path.
+        A daemon may close every descriptor, and its number is used again for another file. The root may be removed or
+        put back from a copy, and then another file, or none, is at the path.
         """
         if self._fd is None:
             return False

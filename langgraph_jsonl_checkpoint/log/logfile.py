@@ -13,15 +13,15 @@ from langgraph_jsonl_checkpoint.log import entries, files
 logger = logging.getLogger(__name__)
 
 _POLL = 0.001  # seconds between two tries for a contended lock
-_PATIENCE = 10.0  # seconds after which waiting for it is worth a word
-_lost: dict[tuple[int, int], int] = {}  # files that a sync failed for, and from where on they may not be on the disk
+_PATIENCE = 10.0  # seconds of waiting for it after which a warning is due
+_lost: dict[tuple[int, int], int] = {}  # by file, after a failed sync: from which offset on it may not be on the disk
 _files: weakref.WeakSet[LogFile] = weakref.WeakSet()
 
 
 class LogFile:
     """One session's log, kept open. Not for several threads at once."""
 
-    _fd = -1  # also if Ctrl-C comes before `__init__` has begun
+    _fd = -1  # `__del__` needs it, and Ctrl-C may come before `__init__` has begun
 
     def __init__(self, path: str, fd: int | None = None) -> None:
         """Open an existing log.
@@ -48,8 +48,8 @@ class LogFile:
             self._fd = files.open(path, os.O_RDONLY | flags)
             self._refused = error
         self.path = path
-        self._end = 0  # of what was written or cut last, and how far that is known to be on the disk
-        self._synced = 0
+        self._end = 0  # where the file ended when it was written or cut last
+        self._synced = 0  # up to where it is known to be on the disk
         try:
             status = files.fstat(self._fd)
             entries.check_file(status, path)
@@ -58,14 +58,14 @@ class LogFile:
             self._fd = -1
             raise
         self._identity = entries.identity(status)
-        self._is_half_made = fd is None and status.st_nlink > 1  # see `create`
+        self._is_half_made = fd is None and status.st_nlink > 1  # its second name is there still: see `local.create`
         _files.add(self)
 
     def size(self) -> int | None:
         """The size in bytes; None if the path no longer leads to this file, or the descriptor is no longer ours.
 
-        Both happen: another process deletes or rewrites the session, and a daemon closes every descriptor it finds,
-        whose number then belongs to another file.
+        Both happen: another process deletes or rewrites the log; and a daemon closes every descriptor that it finds,
+        and its number is used again for another file.
         """
         try:
             here, there = files.fstat(self._fd), files.stat(self.path, follow_symlinks=False)
@@ -76,10 +76,10 @@ class LogFile:
         return here.st_size if entries.identity(here) == entries.identity(there) == self._identity else None
 
     def lock(self) -> int | None:
-        """Wait for the session's lock, which dies with its process, so that a dead writer never blocks.
+        """Wait for the log's lock. It is freed when its process dies, so a dead writer never blocks another one.
 
-        A process that is stopped with the lock blocks until it goes on or is killed: to write past it would tear its
-        commit.
+        A process that was stopped while it had the lock does block others, until it goes on or is killed: if they
+        wrote, they would tear its commit.
 
         Returns:
             The size, which nobody else changes now; None, and no lock, if this is no longer the log.
@@ -92,7 +92,7 @@ class LogFile:
                 raise
             return None  # somebody closed the descriptor
         except BaseException:
-            self.unlock()  # Ctrl-C, which may come when the lock is taken
+            self.unlock()  # Ctrl-C may come when the lock has just been taken
             raise
         try:
             size = self.size()
@@ -120,8 +120,8 @@ class LogFile:
         try:
             files.unlock_descriptor(self._fd)
         except (OSError, ValueError):
-            # A closed descriptor has given it back already; flock refuses -1 with a ValueError. Any other gives it
-            # back when it is closed, and the log is opened anew.
+            # If the descriptor is closed, the lock is free already; flock refuses -1 with a ValueError. Otherwise the
+            # lock is freed by closing it, and the log is opened anew.
             self.close()
 
     def changed(self) -> int:
@@ -165,8 +165,8 @@ class LogFile:
         """Bring the file's bytes and size to the disk.
 
         Raises:
-            OSError: It did not take all of them. They are written once more, or before the next sync: a kernel may
-                give up the pages that it could not write, and that sync would pass over them.
+            OSError: The disk did not take all of them. They are written once more, now or before the next sync: a
+                kernel may give up the pages that it could not write, and the next sync would pass over them.
         """
         if self._is_half_made:
             entries.sync_entries(self.path)
@@ -191,10 +191,10 @@ class LogFile:
     def set_aside(self, offset: int, end: int, stamp: str) -> str:
         """Copy a torn end to a file beside the log and sync it; the file's name.
 
-        The copy is on disk before the caller cuts the log: the evidence is never in neither place.
+        The copy is on the disk before the caller cuts the log, so the bytes are at each moment in one of the two.
         """
         if self._refused is not None:
-            raise self._refused  # nobody cuts it then, and each who tried would leave a copy
+            raise self._refused  # the log cannot be cut, so each try would only leave another copy
         directory = os.path.dirname(self.path)
         name = f"session.torn-{offset}-{stamp}"
         files.close(entries.write_new(os.path.join(directory, name), self.read(offset, end), sync=True))
@@ -202,22 +202,22 @@ class LogFile:
         return name
 
     def part_from_parent(self) -> None:
-        """In a forked child: take a descriptor of its own, to read. The inherited one keeps the parent's lock.
+        """In a forked child: open the file anew, to read it, as the inherited descriptor shares the parent's lock.
 
-        A thread of the parent may be appending at the fork. If the parent dies in that, its lock would live with us.
+        A thread of the parent may be appending at the fork. If the parent died then, the lock would live on with us.
         """
         try:
             fd = files.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
-            return  # deleted since; nobody waits for it
+            return  # it was deleted, and nobody waits for its lock
         if entries.identity(files.fstat(fd)) == self._identity:
             self.close()
             self._fd = fd
         else:
-            files.close(fd)  # replaced since, likewise
+            files.close(fd)  # it was replaced: likewise
 
     def __del__(self) -> None:
-        # Whoever still reads the lines of a session that was closed, evicted or rewritten reads them from here.
+        # Not before: a session that was closed, evicted or rewritten may have readers still, who read from this file.
         self.close()
 
     def close(self) -> None:

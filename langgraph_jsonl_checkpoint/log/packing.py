@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _TEXT = 256 * 1024  # bytes of a packed frame: larger ones are hardly smaller, and take longer to find one line in
-_INDEX = 64  # an index that declares so many times the bytes of all that was read of its log is none
+_INDEX = 64  # an index may declare so many times the bytes that were read of its log, and no more
 _LEVEL = 6  # higher ones take several times as long for a few percent
 
 
@@ -53,7 +53,7 @@ class Found(NamedTuple):
 
 
 def pack(data: bytes, contents: bytes) -> bytes:
-    """A log's frames, packed: full frames stay as they are, what stands behind them is put together.
+    """A log's frames, packed: those that are full stay as they are, and what stands behind them is put together.
 
     Args:
         data: The whole log.
@@ -88,8 +88,8 @@ def pack(data: bytes, contents: bytes) -> bytes:
     return b"".join([data[:begin], frames.skippable(frames.compress(index, _LEVEL)), *made])
 
 
-def begins(data: bytes) -> int:
-    """Where the index ends that `data`, the begin of a log, begins with; 0 if there is none."""
+def index_end(data: bytes) -> int:
+    """Where the index ends in a log that begins with `data`; 0 if the log has none."""
     try:
         _, at = frames.read(memoryview(data), 0)
     except frames.BadFrameError:
@@ -98,7 +98,7 @@ def begins(data: bytes) -> int:
 
 
 def find(data: bytes) -> Found | None:
-    """The index that `data`, the begin of a log, begins with; None if there is none, or it is not whole."""
+    """The index of a log that begins with `data`; None if the log has none, or not a whole one."""
     try:
         view = memoryview(data)
         header, at = frames.read(view, 0)

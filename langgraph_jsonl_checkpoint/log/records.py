@@ -1,7 +1,7 @@
 """Every record type of the log, and the format's version. FORMAT.md describes them.
 
-A record's values (`msgspec.Raw`) stay the bytes they are until somebody asks for them: opening a session parses
-what the folds need and nothing else. Names are trees (`Any`), because Python strings may hold lone surrogates.
+A record's values (`msgspec.Raw`) stay bytes until somebody asks for them: opening a session parses what the folds
+need and nothing else. Names are trees (`Any`), because Python strings may hold lone surrogates.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Recovered(Record):
 class Open(Record):
     """A writer appends to the session: all that follows, up to the next `open`, is its own.
 
-    A writer that comes back after another gives its id alone. A hook is in the namespaces `within`, and in those of
-    its earlier records; in all if it never says where.
+    A writer that comes back after another one gives its id alone. It has a hook in the namespaces `within` of all its
+    `open` records together; in all namespaces, if none of them says where.
     """
 
     writer: str
@@ -66,7 +66,7 @@ class Open(Record):
 class Close(Record):
     """The writer closed the session with a run that is not over: it did not die in it.
 
-    `error` is the exception that was on its way then, in the middle of a tool perhaps. Without one the run waited.
+    `error` is the exception that ended it, perhaps in the middle of a tool. Without one the run was waiting.
     """
 
     writer: str

@@ -1,7 +1,7 @@
 """A log read to its end, whatever is wrong with it: every commit that can be read, and every flaw.
 
-`journal.follow` stops at the first flaw, because nothing behind it may be built upon. This goes on, for those who
-want to know how much is wrong, and for those who want what is left.
+`journal.follow` stops at the first flaw, because nothing may be built upon what stands behind it. A survey goes on:
+it serves those who want to know how much is wrong, and those who want to have what is left.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from langgraph_jsonl_checkpoint.log import frames, journal
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_STEP = 64  # bytes that a torn frame is decompressed by: what came before bad bytes is not lost with them
+_STEP = 64  # a torn frame is decompressed in steps of so many bytes, so that bad ones cost nothing that came before
 
 
 class Commit(NamedTuple):
@@ -29,8 +29,8 @@ class Commit(NamedTuple):
         seq: The seq of its first record, as that says.
         lines: Its records' lines, without the chain field.
         text: What its digest is made of.
-        chain: Its digest as it stands there; empty if it is cut short.
-        checked: Whether the checksum of its frame holds it.
+        chain: Its digest as it stands there; empty if the commit is cut short.
+        checked: Whether a frame's checksum says that it is what was written.
     """
 
     offset: int
@@ -85,7 +85,7 @@ class Survey:
 
 
 def span(first: int, last: int) -> str:
-    """Records, as a text tells of them."""
+    """A range of records, in words."""
     return f"record {first}" if first == last else f"records {first} to {last}"
 
 
@@ -175,12 +175,13 @@ class _Surveyor:
         """What cannot be read at an offset; where the next frame of a log begins."""
         behind = journal.frame_behind(self._data, at, self._at, self._key)
         end = len(self._data) if behind is None else behind
-        # A log has its place when its first commit is whole.
+        # A log only gets its place when its first commit is whole, so that is never torn.
         is_torn = may_be_torn and behind is None and bool(self._at.seq)
         self._flaw(Flaw(at, self._at.seq, reason, end - at, is_torn))
         self._is_lost = True
         for commit in _commits(_decompressed(self._data[at:end]), at):
-            # No checksum holds it. Its digest does; and of what is only cut short, whole lines are what was written.
+            # The frame's checksum is lost, but the commit's digest is as good. In a frame that is only cut short even
+            # the whole lines of a commit without its digest are what was written.
             if commit is None or commit.seq != self._at.seq:
                 break
             is_cut = is_torn and reason == frames.CUT_SHORT and not commit.chain
@@ -194,7 +195,7 @@ class _Surveyor:
 
 
 def _commits(text: bytes, offset: int) -> Iterator[Commit | None]:
-    """The commits of a frame's text, the last one perhaps without its end; None for what is none."""
+    """The commits of a frame's text, the last one perhaps without its end; None in the place of what is no commit."""
     *whole, rest = text.split(b"\n")
     lines: list[bytes] = []
     for line in whole:
@@ -218,7 +219,7 @@ def _commit(lines: list[bytes], offset: int, digest: str) -> Commit | None:
 
 
 def _decompressed(data: bytes) -> bytes:
-    """As much of a damaged frame's text as comes out of it, and no more than a reader takes."""
+    """As much of a damaged frame's text as can be decompressed, and not much more than a reader takes."""
     reader = zstandard.ZstdDecompressor().decompressobj()
     text = bytearray()
     with contextlib.suppress(zstandard.ZstdError):

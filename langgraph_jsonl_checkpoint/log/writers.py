@@ -59,7 +59,7 @@ class Writer:
         return Writer(self.root, self.workspace, self.fsync, self.chain_key or None)
 
     def live(self) -> None:
-        """Take the lock, unless it is held: before a log names this writer.
+        """Take the lock, unless it is held. That comes before a log names this writer.
 
         Raises:
             OSError: The lock cannot be taken. Then nothing may be written, as nobody could tell that the writer
@@ -81,13 +81,13 @@ class Writer:
     def is_alive(self, writer: str) -> bool:
         """Whether another writer of this directory lives; the file of a dead one is removed.
 
-        One whose file is another user's, so that nobody can ask, is not taken for dead.
+        If it cannot be told, because the file is another user's, the writer counts as alive.
         """
         if writer == self.id:
             return True
         path = self._path(writer)
         try:
-            # To be read, which a shared lock is content with: the medium may be read-only.
+            # For reading, which is enough for a shared lock: the medium may be read-only.
             fd = files.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
         except (FileNotFoundError, NotADirectoryError):
             return False

@@ -1,8 +1,8 @@
-"""What must not be entered again by the thread that is in it.
+"""Methods that their thread must not enter again while it is in one of them.
 
-A signal handler, and what a garbage collection finalizes, run inside whatever their thread is doing. One that uses
-the session which the thread is reading or writing finds it neither as it was nor as it will be: what it appended
-would be overwritten, and what it read would be counted twice, and stored so.
+A signal handler, or a finalizer that the garbage collector runs, interrupts whatever its thread is doing. If that is
+reading or writing a session, the session is neither as it was nor as it will be: what the handler appended would be
+overwritten, and what it read would be counted twice, and stored so.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 
 def alone(method: Callable[Concatenate[_S, _P], _T]) -> Callable[Concatenate[_S, _P], _T]:
-    """A method that says of its session that it is `changing`."""
+    """Mark a session as `changing` while one of its methods runs."""
 
     @wraps(method)
     def changes(session: _S, *args: _P.args, **kwargs: _P.kwargs) -> _T:

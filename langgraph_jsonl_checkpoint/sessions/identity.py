@@ -23,12 +23,12 @@ MAX_HEADER = 1 << 22
 """Bytes of a header's text: each listing reads all of them."""
 
 _BEGIN = 1 << 16  # bytes of a log that are read first: a header, and nearly always an index if there is one
-_ROOM = 1 << 16  # what a header has around its names, and a frame around its text
+_ROOM = 1 << 16  # more than a header has beside its names, and a frame beside its text
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Which session, and who writes it.
+    """A session's place and names, and who writes it.
 
     Attributes:
         path: The log file.
@@ -62,7 +62,7 @@ class Identity:
         return header
 
     def checked(self, header: records.Session, seq: int) -> records.Session:
-        """The header that a log has; its place must be the one where its session belongs.
+        """A header that was read from the log, if it is this session's.
 
         Raises:
             ValueError: It is another session's, or the log's second.
@@ -78,7 +78,7 @@ class Identity:
         return header
 
     def opening(self, *, known: bool, **more: Any) -> records.Open:
-        """The record that a commit begins with if another writer, or a recovery, came before it.
+        """An `open` record.
 
         Args:
             known: Whether an earlier one introduced this writer.

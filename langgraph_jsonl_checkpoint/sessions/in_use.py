@@ -1,10 +1,10 @@
-"""A session in the hands of one thread of this process, whatever interrupts it.
+"""A session in the hands of one thread of this process, whatever interrupts that.
 
-Ctrl-C is raised in the main thread behind any call, so also between the taking of a lock and the block that gives it
-back; a lock that is lost there stops every other thread that comes for the session, for good. Only a `with` over the
-lock itself leaves no such place, and a session is known to be the right one when its lock is held. So what takes and
-gives back is one block each that lets go in any case, and letting go says by itself whether there was something to
-let go of. What is left is the moment at which `__exit__` is entered.
+Ctrl-C is raised in the main thread between any two calls, so also between taking a lock and the block that gives it
+back. A lock that is lost there stops every other thread that wants the session, for good. A `with` over the lock
+itself would leave no such gap, but only who holds a session's lock can tell whether it is still the right session. So
+taking and giving back are one `try` block each, which lets go whatever happens, and `let_go` itself finds out whether
+there is something to let go of. The gap that remains is the moment at which `__exit__` is entered.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ _CHANGING = (
 
 
 class InUse:
-    """The session of a thread, locked, for a `with`; a generator would cost as much as the lock itself.
+    """The session of a thread, locked, for a `with`.
 
-    Within another one of the same thread of this process it takes no lock, so that it has none to give back.
+    It is no generator, which would cost as much as the lock itself.
+    Inside another one for the same session and thread of execution it takes no lock, and gives none back.
 
     Args:
         sessions: The sessions.
@@ -54,10 +55,11 @@ class InUse:
                 return session
             try:
                 session.lock.acquire()
-                # It may have been evicted while we waited for its lock; then another object stands for the thread.
+                # It may have been evicted while we waited for its lock; then another object stands for this thread
+                # id.
                 if self._sessions.holds(self._thread_id, session):
                     session.owner = me
-                    session.changing = False  # whatever Ctrl-C left
+                    session.changing = False  # Ctrl-C may have left it set
                     return session
                 session.lock.release()
             except BaseException:
@@ -70,7 +72,7 @@ class InUse:
         try:
             if not self._is_inner:
                 if kind is not None and not issubclass(kind, Exception):
-                    # Ctrl-C may have come between any two lines: what they left half done is read anew.
+                    # Ctrl-C may have come between any two lines: what was left half done is read anew.
                     self._session.unlock()
                     self._session.forget()
                 self._sessions.settle(self._thread_id, self._session)
@@ -85,11 +87,11 @@ class InUse:
 
 
 def let_go(session: Session) -> None:
-    """Give a session's lock back, if this thread of the process has it."""
+    """Give a session's lock back, if this thread of execution has it."""
     if session.owner == threading.get_ident():
         session.unlock()
         session.owner = 0
     try:
         session.lock.release()
     except RuntimeError:
-        return  # it had not been taken, or was given back already
+        return  # it had not been taken yet, or was given back already

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.values.seal import Serde
 
 _COARSE = 0.05  # seconds by which a file's time may lag behind the clock that ids are made with
-_BEGUN = 64  # logs that are kept open in the middle, each with a descriptor; others are opened again
+_BEGUN = 64  # lists of threads that stay open half-read, each with a descriptor; others are begun again
 _GREGORIAN = 0x01B21DD213814000  # 100 ns steps from 1582, where a UUID's time begins, to 1970
 
 _Row = tuple[str, str]
@@ -43,10 +43,10 @@ def list_all(
 ) -> Iterator[CheckpointTuple]:
     """The checkpoints of every thread that match, descending by id.
 
-    A log was changed after the checkpoints in it were made, so a checkpoint that is younger than the last change of
-    every log not yet opened comes before all that they hold: a short list opens few of them. Ids that tell no time
-    come after all logs were read; and so do all ids, if those of a log were made by a clock that runs ahead of the
-    files' times, or the clock was set back.
+    A log was changed after the checkpoints in it were made. So a checkpoint that is younger than the last change of
+    all logs that are not opened yet comes before everything in them, and a short list opens few logs. All logs are
+    opened first if ids tell no time, if those of a log were made by a clock that runs ahead of the files' times, or
+    if the clock was set back.
     """
 
     def rows(thread_id: str, log: local.Found | None, behind: _Row | None) -> _Rows:
@@ -70,7 +70,7 @@ class _Merged:
     """The checkpoints of several threads in one order.
 
     Args:
-        rows: Those of a thread behind one of them.
+        rows: Gives the checkpoints of a thread behind one of them.
     """
 
     def __init__(self, rows: Callable[[str, None, _Row], _Rows]) -> None:
@@ -82,13 +82,13 @@ class _Merged:
         return bool(self._heap)
 
     def newest_at(self) -> float:
-        """When the newest one was made, as `_made_at` says it."""
+        """When the next one to be given out was made, as `_made_at` tells it."""
         return _made_at(self._heap[0][0].id) if self._heap else float("-inf")
 
     def push(self, thread_id: str, rows: _Rows) -> str:
-        """Take in a thread's next one; its id, if there is one.
+        """Take in a thread's next checkpoint; its id, or nothing if there is none.
 
-        One that cannot be read does not keep the others from being listed.
+        A thread that cannot be read does not keep the others from being listed.
         """
         try:
             row = next(rows, None)
@@ -126,7 +126,7 @@ def _rows(
         reader = Reader(session, serde(thread_id))
     if wanted and is_read_now and log is not None:
         found = (reader.fold.get(space, name) for name, space in reader.fold.newest_first())
-        with contextlib.suppress(SessionError, OSError):  # the list may not come as far
+        with contextlib.suppress(SessionError, OSError):  # which the list may not come to
             sessions.skips.add(log, now, (reader.metadata(record) for record in found if record is not None))
     yield from reader.list(None, None, before, wanted, behind)
 

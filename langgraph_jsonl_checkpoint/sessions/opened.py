@@ -261,7 +261,7 @@ class OpenedLog:
 
     def _index(self, file: logfile.LogFile, data: bytes, size: int) -> tuple[packing.Found, Stored] | None:
         """A log's index and what the folds come to behind it; None if the lines are to be read instead."""
-        end = packing.begins(data)
+        end = packing.index_end(data)
         if len(data) < end <= size:
             data = file.read(0, end)
         found = packing.find(data) if end else None

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _UUID = 36
-_REMEMBERED = 1024  # deleted threads whose late writes are still known, and evicted ones whose run cannot go on
+_REMEMBERED = 1024  # so many deleted threads have late writes kept out, and so many evicted ones their failures known
 
 
 class Sessions:
@@ -67,8 +67,8 @@ class Sessions:
         self._open: OrderedDict[str, Session] = OrderedDict()  # the least recently used first
         self._held = 0  # bytes that the open sessions keep in memory, about
         self._versions = itertools.count()
-        self._hooks: dict[str, set[str | None]] = {}  # that no log tells of yet
-        self._deleted: dict[str, tuple[str, frozenset[str]]] = {}
+        self._hooks: dict[str, set[str | None]] = {}  # by thread: those that its log does not tell of yet
+        self._deleted: dict[str, tuple[str, frozenset[str]]] = {}  # by thread: when, and the checkpoints that it had
         self._failures: dict[str, Exception] = {}  # of sessions that were evicted with one
         self.running: dict[tuple[str, str, str], bool] = {}  # thread, task and call; whether a guard has it
         self.skips = SkipIndex()
@@ -100,7 +100,7 @@ class Sessions:
             made.failure = self._failures.get(thread_id)
             session = self._open.setdefault(thread_id, made)
             session.hooks |= self._hooks.get(thread_id, set())
-        with contextlib.suppress(KeyError):  # evicted by another thread a moment ago; `use` looks again
+        with contextlib.suppress(KeyError):  # another thread has just evicted it; `use` looks again
             self._open.move_to_end(thread_id)
         return session
 
@@ -133,7 +133,7 @@ class Sessions:
 
     @contextlib.contextmanager
     def glance(self, thread_id: str) -> Iterator[Session]:
-        """The session of a thread, to be read once: one that is not open is closed again, and drives out no other."""
+        """The session of a thread, to be read once; if it was not open, it is closed again, and evicts no other."""
         if thread_id in self._open:
             with self.use(thread_id) as session:
                 yield session
@@ -156,7 +156,7 @@ class Sessions:
             self.writer.left.discard(thread_id)
 
     def may_be_running(self, writer: str, call: tuple[str, str, str]) -> bool:
-        """Whether a writer lives and may be running a tool call; of one in this process that is known."""
+        """Whether a writer lives and may be running a tool call; of one in this process it is known if it is."""
         if writer in _mine:
             return any(call in sessions.running for sessions in _all if sessions.writer.id == writer)
         return self.writer.is_alive(writer)
@@ -186,7 +186,7 @@ class Sessions:
                 yield found.changed, thread_id
 
     def begin_as_child(self, session: Session, parent: str) -> None:
-        """Say in the header of a session that is not there yet which thread's agent started it."""
+        """Have the header of a session that has no log yet say which thread's agent started it."""
         if session.exists or session.parent or parent == session.identity.thread_id:
             return
         head = header_of(self.path(parent))
@@ -209,9 +209,9 @@ class Sessions:
         self.lease(thread_id).clear()
 
     def is_late(self, session: Session, checkpoint_id: str) -> bool:
-        """Whether a write is about a checkpoint that was there, or being made, when its thread was deleted.
+        """Whether a write is about a checkpoint that was stored, or being made, when its thread was deleted.
 
-        One that is there again, by a copy or another saver, is not.
+        It is not late if the checkpoint is there again, from a copy or another saver.
         """
         thread_id = session.identity.thread_id
         if thread_id not in self._deleted:
@@ -231,13 +231,13 @@ class Sessions:
                 with self.use(thread_id) as session:
                     session.finish(error)
             except (SessionError, OSError) as unsaid:
-                # What was stored is stored; only whether the run was left in good order stays open.
+                # Nothing that was stored is lost; the log just does not say that the run was left in good order.
                 logger.warning("thread %r could not be closed: %s", thread_id, unsaid)
         self._closed = True
         while self._open:
             _, session = self._open.popitem()
             with session.lock:
-                if not session.changing:  # else a signal handler closes the saver inside a call that needs it
+                if not session.changing:  # else we are in a signal handler, inside a call that needs the session
                     session.leave()
         self.writer.left.clear()
         self.writer.end()
@@ -284,11 +284,11 @@ class Sessions:
     def after_fork(self) -> None:
         """In a forked child: start anew.
 
-        The parent's locks may be held by threads that the child does not have, and a lock on an inherited
-        descriptor is the parent's lock. Closing the child's copy does not release it.
+        The parent's locks may be held by threads that the child does not have. The lock of an inherited descriptor is
+        the parent's, and closing the child's copy does not release it.
         """
         inherited = self._open
-        self._end.detach()  # it would say that the parent left its runs
+        self._end.detach()  # else it would say that the parent has left its runs
         self._start(self.writer.another())
         for session in inherited.values():
             session.forget()
@@ -300,7 +300,7 @@ _abandoned: list[Writer] = []
 
 
 def _abandon(writer: Writer) -> None:
-    """A saver is gone that nobody closed. It may be so inside any call of any thread: nothing is appended here."""
+    """A saver that nobody closed is gone. This may run inside any call of any thread, so nothing is appended here."""
     if writer.left:
         _abandoned.append(writer)
     else:

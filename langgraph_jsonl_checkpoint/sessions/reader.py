@@ -1,7 +1,7 @@
 """Checkpoint tuples from a session: what `get_tuple`, `list` and `get_delta_channel_history` give out.
 
-A `Reader` is taken under the session's lock and used without it: records do not change, and a new generation of the
-session gets folds of its own.
+A `Reader` is made under the session's lock and used without it: records do not change, and a new generation of the
+session has folds of its own.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ class Reader:
     ) -> dict[str, DeltaChannelHistory]:
         """For each channel the writes on the path to a checkpoint since the last stored value, and that value.
 
-        One walk over the ancestors for all channels. A value stands before the writes of the checkpoint that holds
-        it, so those count; what is older does not.
+        One walk over the ancestors serves all channels. The value that a checkpoint holds is older than the writes
+        that are stored with it, so these count; all that is older does not.
         """
         found: dict[str, DeltaChannelHistory] = {c: {"writes": []} for c in channels}
         missing = dict.fromkeys(channels)

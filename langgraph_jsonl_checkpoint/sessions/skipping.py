@@ -1,6 +1,7 @@
 """Which logs a list with a filter may pass over: those whose metadata was read before and had no such value.
 
-What is kept says "may have" or "has not", in memory alone, and only of the very bytes that were read.
+What is kept of a log says "may have it" or "does not have it". It is kept in memory alone, and only holds for the
+very bytes that were read.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ class SkipIndex:
         return may_match
 
     def add(self, found: Found, read_at: float, everything: Iterable[Mapping[str, Any]]) -> None:
-        """Keep what the checkpoints of a log hold, that was read after it was found, at this time or later."""
+        """Keep what the checkpoints of a log hold that was read at this time or later, after it was found."""
         if read_at - found.changed < _STILL:
-            return  # it may have been changed since and look the same, the racy entry of git's index
+            return  # a later change may have left the same time: what git calls a racy entry of its index
         values: dict[str, set[Any]] = {}
         for metadata in everything:
             for key, value in metadata.items():

@@ -1,7 +1,7 @@
 """The two calls that store: what `put` and `put_writes` were given, frozen before anything waits.
 
-A call is made in the caller's thread, be it an event loop's: it takes no lock and touches no disk. The thread that
-appends asks it for its records then.
+A call object is made in the caller's thread, which may be an event loop's, so that takes no lock and touches no disk.
+The thread that appends asks it for its records later.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TOLD = ("id", "channel_values", "channel_versions", "versions_seen")
 
 
 class PutCall:
-    """A checkpoint.
+    """A call of `put`.
 
     Attributes:
         serde: The serde of its thread.
@@ -100,11 +100,11 @@ class PutCall:
         *,
         look: Callable[[Any], Any] = lambda value: value,
     ) -> Any:
-        """The part of some of the checkpoint's fields, each as `look` sees it."""
+        """Some of the checkpoint's fields, frozen; `look` prepares their values."""
         try:
             return freezer.fields(look(values), before)
         except Exception:
-            # Say which one it is.
+            # Find out which value it is, for the error.
             for key, value in values.items():
                 what = f"{name} of checkpoint {self.id!r}, key {key!r},"
                 _named(lambda value: freezer.freeze(look(value)), value, what)
@@ -135,14 +135,14 @@ class PutCall:
         return [checkpoint, records.Terminal(ns="", checkpoint=checkpoint.id, reason="completed")]
 
     def done(self, session: Session) -> None:
-        """The checkpoint is stored: the next one of its namespace is compared with it."""
+        """The checkpoint is stored: from now on the next one of its namespace is compared with it."""
         session.shadows.cast(self.ns, self._shadow)
         if self.ends_run:
             session.shadows.release()
 
 
 class WritesCall:
-    """A task's writes.
+    """A call of `put_writes`.
 
     Attributes:
         serde: The serde of its thread.
@@ -215,10 +215,10 @@ def id_text(value: Any, what: str) -> str:
 
 
 def _check_names(checkpoint: Mapping[str, Any]) -> None:
-    """Say which of a checkpoint's fields is no dict, or has a key that is no name.
+    """Raise an error that says which of a checkpoint's fields is no dict, or has a key that is no string.
 
     Raises:
-        ValueEncodingError: One is.
+        ValueEncodingError: One of them is so.
     """
     told = {name: checkpoint.get(name, {}) for name in ("channel_values", "channel_versions", "versions_seen")}
     if isinstance(told["versions_seen"], Mapping):

@@ -1,7 +1,7 @@
-"""What is left of a damaged log, as a new session: the damaged one stays as it is.
+"""What is left of a damaged log, as a new session; the damaged one stays as it is.
 
-Three things must not happen: a record of another log gets in, a state is made of less than it was made of, and a tool
-call counts as never started because the record that says so is lost.
+Three things must not happen: that a record of another log gets in; that a state is rebuilt from a part of what it was
+made of; that a tool call counts as never started because the record of its start is lost.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def salvage(sessions: Sessions, serde: Callable[[str], Serde], thread_id: str, i
 
 
 def _told(data: bytes) -> dict[int, bytes]:
-    """By the seq of a commit, the digest before it, as far as the log's index tells."""
+    """By the seq of a commit, the digest before it, as far as the log's index tells it."""
     index = packing.find(data)
     if index is None:
         return {}
@@ -190,7 +190,7 @@ class _Salvager:
                 return
             kept = self._referring(record, line)
             for text in kept:
-                # By the place that it has behind what is kept: a fold looks up what came before.
+                # Folds look up earlier records, so it gets the place that it has behind those that are kept.
                 place = self._lines.next
                 self._lines.add([journal.Line(line.kind, text)], [(place, offset)])
                 self._contents.apply(line.kind, text, place)
@@ -207,7 +207,7 @@ class _Salvager:
         self.kept += [_Kept(seq, offset, journal.Line(line.kind, text), record) for text in kept]
 
     def _referring(self, record: records.Record | None, line: journal.Line) -> list[bytes]:
-        """The record's line, or of values the lines of those that stay; all that they refer to is there."""
+        """The record's line, or for values the lines of those that stay. All that they refer to is there."""
         if isinstance(record, records.Message):
             self._references.take("message", record.n, record.message)
         elif isinstance(record, records.Value):
@@ -238,8 +238,8 @@ class _Salvager:
     def drop_half_deltas(self) -> None:
         """Leave out the checkpoints whose DeltaChannels would be rebuilt from a part of their writes.
 
-        Their writes stand between the checkpoint that holds a channel's value and the next one behind, and a little
-        further, because they are stored by threads that race.
+        These writes stand between the checkpoint that holds the channel's value and the one that is rebuilt; and also
+        up to the next checkpoint on either side, because threads that race store them.
         """
         gaps = _gaps({0, *(kept.seq for kept in self.kept)}, self.end)
         if not gaps:
@@ -294,7 +294,7 @@ def _begin_of_deltas(contents: Contents, thaw: Thawer, ns: str, name: str) -> in
 
 
 def _gaps(seqs: set[int], end: int) -> list[tuple[int, int]]:
-    """The runs of numbers up to `end` that are not among some."""
+    """(first, last) of the runs of numbers below `end` that are missing."""
     have = sorted({*seqs, end})
     return [(a + 1, b - 1) for a, b in itertools.pairwise(have) if b > a + 1]
 
@@ -302,7 +302,7 @@ def _gaps(seqs: set[int], end: int) -> list[tuple[int, int]]:
 def _composed(
     salvager: _Salvager, into: Identity, serde: Callable[[str], Serde], key: bytes, gone: dict[str, int] | None
 ) -> bytes:
-    """The new log; `gone` counts what it does not have."""
+    """The new log; `gone` counts the records that it lacks, if it lacks any."""
     kept, source = salvager.kept, salvager.identity.thread_id
     old = salvager.header
     head = into.header(
@@ -314,7 +314,7 @@ def _composed(
     for _, _, line, record in kept:
         text = line.text
         if isinstance(record, records.Open) and record.hook and gone is not None:
-            # That a hook was there says that a call without a record never started. Here the record may be lost.
+            # Where a hook was, a call without a record never started. But here its record may be lost.
             text = records.line(0, records.timestamp(text), msgspec.structs.replace(record, hook=False, within=[]))
         lines.append(text)
     if serde(source).seals:

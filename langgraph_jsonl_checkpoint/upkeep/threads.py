@@ -1,4 +1,4 @@
-"""What is done to whole threads: naming them, copying one, and removing from them."""
+"""What is done to whole threads: listing them, copying one, and removing things from them."""
 
 from __future__ import annotations
 

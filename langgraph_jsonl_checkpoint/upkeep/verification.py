@@ -1,4 +1,4 @@
-"""Whether a log is what was written: frames, seqs, chain, records, references, folds. Nothing is changed."""
+"""Checks whether a log is what was written: frames, seqs, chain, records, references, folds. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -283,7 +283,7 @@ class _Check:
         self._contents.apply(line.kind, line.text, seq)
 
     def _check_index(self, index: packing.Found, last: Commit) -> None:
-        """Compare the index with the lines before `last`, and with it."""
+        """Compare the index with the commits up to `last`."""
         begins: dict[int, tuple[int, str]] = {}
         before = b""
         for commit in self._found.commits[: self._found.good[0]]:
@@ -301,7 +301,7 @@ class _Check:
             return
         try:
             if msgspec.json.decode(index.contents, type=Versioned).version != VERSION:
-                return  # of another release, whose folds may say something else; readers read the lines instead
+                return  # another release wrote it, whose folds may come to something else; readers skip such an index
             said = msgspec.json.decode(index.contents, type=Stored)
         except msgspec.DecodeError:
             self._say(
