@@ -93,7 +93,7 @@ def _salvage(saver: JsonlSaver, options: argparse.Namespace) -> int:
 
     def rescue(thread_id: str) -> tuple[int, str]:
         report = saver.salvage(thread_id, options.into or f"{thread_id}-salvaged")
-        return DAMAGED if report.lost or report.missing or report.dropped else GOOD, str(report)
+        return GOOD if report.is_whole else DAMAGED, str(report)
 
     return max([_tried(thread_id, rescue) for thread_id in options.threads])
 

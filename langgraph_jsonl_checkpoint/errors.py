@@ -140,9 +140,9 @@ class ToolCallError(SessionError, GraphBubbleUp):
 class ToolLogError(ToolCallError):
     """A hook could not read the log, or not write into it that a tool call starts, or that it ended.
 
-    A call whose start is not in the log was not started.
-    The storage error is its cause. Remove what is in the way and run the thread again with None as its input: then a
-    call that was not started runs, and one whose end is missing is asked about.
+    A call whose start is not in the log was not started. The storage error is this one's cause. Remove what is in the
+    way and run the thread again with None as its input: then a call that was not started runs, and one whose end is
+    missing is asked about.
     """
 
 

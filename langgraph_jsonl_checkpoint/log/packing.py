@@ -36,8 +36,8 @@ class Index(msgspec.Struct):
     contents: msgspec.Raw
 
 
-class Found(NamedTuple):
-    """A packed log's begin, as it was read.
+class PackedLog(NamedTuple):
+    """What the begin of a packed log tells of it.
 
     Attributes:
         header: The line of its header.
@@ -97,7 +97,7 @@ def index_end(data: bytes) -> int:
     return frames.skippable_end(data, at)
 
 
-def find(data: bytes) -> Found | None:
+def find(data: bytes) -> PackedLog | None:
     """The index of a log that begins with `data`; None if the log has none, or not a whole one."""
     try:
         view = memoryview(data)
@@ -121,7 +121,8 @@ def find(data: bytes) -> Found | None:
     whole = end == base and offsets[0] == base and seqs[0] == 1 and [f.end for f in packed] == offsets[1:]
     if not packed or not whole or any(a >= b for row in (offsets, seqs) for a, b in pairwise(row)):
         return None
-    return Found(journal.unchained(header[:-1]), packed, journal.Position(base + size, seq, digest), index.contents)
+    behind = journal.Position(base + size, seq, digest)
+    return PackedLog(journal.unchained(header[:-1]), packed, behind, index.contents)
 
 
 def compose(header: bytes, lines: Sequence[bytes], key: bytes = b"") -> bytes:

@@ -259,7 +259,7 @@ class OpenedLog:
             raise self._corrupt(0, str(error), 0) from None
         return found.position
 
-    def _index(self, file: logfile.LogFile, data: bytes, size: int) -> tuple[packing.Found, Stored] | None:
+    def _index(self, file: logfile.LogFile, data: bytes, size: int) -> tuple[packing.PackedLog, Stored] | None:
         """A log's index and what the folds come to behind it; None if the lines are to be read instead."""
         end = packing.index_end(data)
         if len(data) < end <= size:
@@ -277,7 +277,7 @@ class OpenedLog:
             return None
         return (found, stored) if stored.fits(found.position.seq) else None
 
-    def _lines_of(self, file: logfile.LogFile, found: packing.Found) -> Lines:
+    def _lines_of(self, file: logfile.LogFile, found: packing.PackedLog) -> Lines:
         return Lines(self.identity.path, file, found.header, found.frames, found.position, self._key)
 
     @property
@@ -285,7 +285,7 @@ class OpenedLog:
         """How many bytes of frames stand behind the packed ones."""
         return self._position.offset - self._packed_end
 
-    def _move(self, file: logfile.LogFile, found: packing.Found) -> None:
+    def _move(self, file: logfile.LogFile, found: packing.PackedLog) -> None:
         """Go on with the file in which the lines are packed now; their numbers and seqs are what they were."""
         self.shadows.adopt()
         self._file, self._position, self._packed_end = file, found.position, found.position.offset

@@ -123,7 +123,14 @@ class Sessions:
 
     def settle(self, thread_id: str, session: Session) -> None:
         """Take in what became of a session that was used, before its lock is given back."""
-        self._note(thread_id, session)
+        if session.hooks and not session.runs.untold(self.writer.id, session.hooks):
+            self._hooks.pop(thread_id, None)
+        if session.failure is None:
+            self._failures.pop(thread_id, None)
+        if session.is_left:
+            self.writer.left.add(thread_id)
+        elif session.exists:
+            self.writer.left.discard(thread_id)
         self._account(session, session.held if self.holds(thread_id, session) else 0)
 
     def _account(self, session: Session, held: int) -> None:
@@ -144,16 +151,6 @@ class Sessions:
             yield session
         finally:
             session.forget()
-
-    def _note(self, thread_id: str, session: Session) -> None:
-        if session.hooks and not session.runs.untold(self.writer.id, session.hooks):
-            self._hooks.pop(thread_id, None)
-        if session.failure is None:
-            self._failures.pop(thread_id, None)
-        if session.is_left:
-            self.writer.left.add(thread_id)
-        elif session.exists:
-            self.writer.left.discard(thread_id)
 
     def may_be_running(self, writer: str, call: tuple[str, str, str]) -> bool:
         """Whether a writer lives and may be running a tool call; of one in this process it is known if it is."""
@@ -179,7 +176,7 @@ class Sessions:
             return thread_id if thread_id is not None and names.escape(thread_id) == found.name else None
         return thread_id
 
-    def thread_ids(self) -> Iterator[tuple[float, str]]:
+    def threads(self) -> Iterator[tuple[float, str]]:
         """(time of last change, thread id) of every thread that has a log, the last changed first."""
         for found in self.logs():
             if (thread_id := self.thread_id(found)) is not None:

@@ -294,7 +294,7 @@ class Session(OpenedLog):
             self.unlock()
         return True
 
-    def _packed(self, file: logfile.LogFile) -> tuple[bytes, packing.Found] | None:
+    def _packed(self, file: logfile.LogFile) -> tuple[bytes, packing.PackedLog] | None:
         """The log in its packed form, and its index as a reader finds it; None if no reader would take the index."""
         try:
             contents = msgspec.json.encode(self._contents.stored)

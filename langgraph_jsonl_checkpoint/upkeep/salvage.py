@@ -67,6 +67,11 @@ class Salvage:
     dropped: tuple[Problem, ...]
     unchecked: tuple[int, ...]
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing was wrong with the log, missing, or left out."""
+        return not (self.lost or self.missing or self.dropped)
+
     def __str__(self) -> str:
         rows = [
             f"{printable(self.thread_id)}: {self.records} records are in thread {self.into!r} now",
@@ -116,19 +121,17 @@ def salvage(sessions: Sessions, serde: Callable[[str], Serde], thread_id: str, i
     if all(isinstance(each.record, (records.Open, records.Close, records.Prune)) for each in kept):
         raise CorruptSessionError(identity.path, 0, 0, "no record of it can be read")
     missing = _gaps(salvager.seen, salvager.end)
-    lost = tuple(Problem.of(identity.path, flaw) for flaw in found.flaws)
     report = Salvage(
-        thread_id,
-        into,
-        identity.path,
-        len(kept),
-        tuple(missing),
-        lost,
-        tuple(sorted(salvager.dropped, key=lambda p: (p.seq, p.offset))),
-        tuple(salvager.unchecked),
+        thread_id=thread_id,
+        into=into,
+        path=identity.path,
+        records=len(kept),
+        missing=tuple(missing),
+        lost=tuple(Problem.of(identity.path, flaw) for flaw in found.flaws),
+        dropped=tuple(sorted(salvager.dropped, key=lambda p: (p.seq, p.offset))),
+        unchecked=tuple(salvager.unchecked),
     )
-    is_whole = not (lost or missing or salvager.dropped)
-    gone = None if is_whole else {"records": len(salvager.dropped) + sum(b - a + 1 for a, b in missing)}
+    gone = None if report.is_whole else {"records": len(report.dropped) + sum(b - a + 1 for a, b in missing)}
     log = _composed(salvager, sessions.identity(into), serde, key, gone)
     try:
         local.create(sessions.path(into), log, sync=True).close()

@@ -45,7 +45,7 @@ class SessionInfo:
 
 def infos(sessions: Sessions, *, children: bool) -> Iterator[SessionInfo]:
     """Every thread, the last changed first; `children` are those that another thread's agent started."""
-    for changed, thread_id in sessions.thread_ids():
+    for changed, thread_id in sessions.threads():
         head = header_of(sessions.path(thread_id))
         if head is not None and (children or head.parent is None):
             parent = None if head.parent is None else untag_text(head.parent)
@@ -98,7 +98,7 @@ def prune(sessions: Sessions, serde: Callable[[str], Serde], thread_id: str) -> 
 def delete_for_runs(sessions: Sessions, serde: Callable[[str], Serde], run_ids: Collection[str]) -> None:
     """Delete what these runs stored, in every thread."""
     errors: list[SessionError | OSError] = []
-    for _, thread_id in list(sessions.thread_ids()):
+    for _, thread_id in list(sessions.threads()):
         try:
             _rewrite(sessions, serde, thread_id, "delete_for_runs", lambda f, t: retention.runs(f, t, run_ids))
         except (SessionError, OSError) as error:

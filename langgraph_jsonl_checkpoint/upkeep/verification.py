@@ -140,15 +140,15 @@ def verify(identity: Identity, serde: Serde, key: bytes, head: tuple[int, str] |
         flaws += _anchored(found, head)
     last = next((c for c in reversed(found.commits) if c.chain), None)
     return Verification(
-        identity.thread_id,
-        identity.path,
-        len(data),
-        found.frames,
-        len(found.commits),
-        sum(len(commit.lines) for commit in found.commits),
-        None if last is None else Head(last.seq + len(last.lines) - 1, last.chain.hex()),
-        check.references.sealed,
-        tuple(Problem.of(identity.path, flaw) for flaw in sorted(flaws)),
+        thread_id=identity.thread_id,
+        path=identity.path,
+        bytes=len(data),
+        frames=found.frames,
+        commits=len(found.commits),
+        records=sum(len(commit.lines) for commit in found.commits),
+        head=None if last is None else Head(last.seq + len(last.lines) - 1, last.chain.hex()),
+        sealed=check.references.sealed,
+        problems=tuple(Problem.of(identity.path, flaw) for flaw in sorted(flaws)),
     )
 
 
@@ -282,7 +282,7 @@ class _Check:
                 self.references.check(text)
         self._contents.apply(line.kind, line.text, seq)
 
-    def _check_index(self, index: packing.Found, last: Commit) -> None:
+    def _check_index(self, index: packing.PackedLog, last: Commit) -> None:
         """Compare the index with the commits up to `last`."""
         begins: dict[int, tuple[int, str]] = {}
         before = b""
