@@ -105,7 +105,7 @@ class Caretaker:
             session.refresh()
             seq, chain = session.end
             if not session.exists:
-                raise NoSessionError(f"thread {thread_id!r} has no log at {session.identity.path}")
+                raise NoSessionError.of(thread_id, session.identity.path)
         return Head(seq - 1, chain)
 
     async def ahead(self, thread_id: str) -> Head:

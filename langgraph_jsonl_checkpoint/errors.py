@@ -128,6 +128,13 @@ class ClosedSaverError(SessionError):
 class NoSessionError(SessionError, LookupError):
     """A thread has no log."""
 
+    @classmethod
+    def of(cls, thread_id: str, path: str) -> Self:
+        """Nothing is at the path where the thread's log would be."""
+        return cls(
+            f"thread {thread_id!r} has no log at {path}; check its id, and the saver's directory and workspace"
+        )
+
 
 class ToolCallError(SessionError, GraphBubbleUp):
     """A tool call was not started, or its end was not recorded.

@@ -103,10 +103,7 @@ class Restored:
         """
         session, identity = self._session, self._session.identity
         if session.header is None:
-            raise NoSessionError(
-                f"thread {identity.thread_id!r} has no log at {identity.path}; check its id, and the saver's "
-                "directory and workspace"
-            )
+            raise NoSessionError.of(identity.thread_id, identity.path)
         newest, ended = session.checkpoints.get("", None), session.checkpoints.ended
         header = msgspec.structs.asdict(session.header)
         calls = self.tool_calls()

@@ -79,7 +79,7 @@ class OpenedLog:
     def refresh(self) -> None:
         """Take in what anyone has appended since. A session without a log is an empty one.
 
-        The log of a run whose append failed is read anew, and the run cannot go on all the same.
+        After a failed append all of the log is read anew; the run that made it still cannot go on.
 
         Raises:
             CorruptSessionError: The log is damaged.
@@ -95,8 +95,8 @@ class OpenedLog:
         Raises what `refresh` raises.
 
         Args:
-            run: Stands for the run, if that is known. A subgraph reads its state, too, when it begins, and says by
-                it that no new run does.
+            run: Stands for the run, if that is known. By it a subgraph, which reads its state in the middle of a run,
+                is told from the begin of another run.
         """
         self.refresh()
         if run is None or run is not self.run:

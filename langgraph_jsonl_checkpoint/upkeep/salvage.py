@@ -108,7 +108,7 @@ def salvage(sessions: Sessions, serde: Callable[[str], Serde], thread_id: str, i
     if into == thread_id:
         raise ValueError("a log is never salvaged into its own place; give another thread id")
     identity, key = sessions.identity(thread_id), sessions.writer.chain_key
-    data, found = surveyed(identity.path, key)
+    data, found = surveyed(identity, key)
     if found.commits and found.misfits == len(found.commits):
         raise ChainKeyError(identity.path, ChainKeyError.other_than(key))
     salvager = _Salvager(identity, serde(thread_id))

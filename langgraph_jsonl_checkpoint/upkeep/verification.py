@@ -129,7 +129,7 @@ def verify(identity: Identity, serde: Serde, key: bytes, head: tuple[int, str] |
         UnsupportedVersionError: Another version of the package wrote it, so nothing can be said.
         OSError: It cannot be read.
     """
-    data, found = surveyed(identity.path, key)
+    data, found = surveyed(identity, key)
     with no_collections():
         check = _Check(identity, serde, data, found)
         check.records()
@@ -152,31 +152,33 @@ def verify(identity: Identity, serde: Serde, key: bytes, head: tuple[int, str] |
     )
 
 
-def surveyed(path: str, key: bytes) -> tuple[bytes, Survey]:
+def surveyed(identity: Identity, key: bytes) -> tuple[bytes, Survey]:
     """A log's bytes, and all that stands in them.
 
     Raises:
         NoSessionError: There is no log.
         UnsupportedVersionError: Another version of the package wrote it.
     """
-    data, found = b"", None
-    for locked in (False, True):
-        data = _read(path, locked=locked)
-        with contextlib.suppress(ValueError):  # there is no header: the survey says so
-            header_text(path, data)
-        found = survey(data, key)
-        if not found.flaws or not found.flaws[-1].torn:
-            break  # else somebody may be in the middle of a commit; with the lock we see all of it
-    assert found is not None  # noqa: S101 - the loop has run
+    data, found = _surveyed(identity, key, locked=False)
+    if found.flaws and found.flaws[-1].torn:
+        # It may be a commit that somebody is just writing; who has the lock sees all of it.
+        return _surveyed(identity, key, locked=True)
     return data, found
 
 
-def _read(path: str, *, locked: bool) -> bytes:
+def _surveyed(identity: Identity, key: bytes, *, locked: bool) -> tuple[bytes, Survey]:
+    data = _read(identity, locked=locked)
+    with contextlib.suppress(ValueError):  # there is no header: the survey says so
+        header_text(identity.path, data)
+    return data, survey(data, key)
+
+
+def _read(identity: Identity, *, locked: bool) -> bytes:
     for _ in range(ATTEMPTS):
         try:
-            file = logfile.LogFile(path)
+            file = logfile.LogFile(identity.path)
         except (FileNotFoundError, NotADirectoryError):
-            raise NoSessionError(f"there is no log at {path}") from None
+            raise NoSessionError.of(identity.thread_id, identity.path) from None
         try:
             size = file.lock() if locked else file.size()
             if size is not None:
@@ -185,7 +187,7 @@ def _read(path: str, *, locked: bool) -> bytes:
             if locked:
                 file.unlock()
             file.close()
-    raise NoSessionError(f"{path} was replaced {ATTEMPTS} times during one call; try again")
+    raise NoSessionError(f"{identity.path} was replaced {ATTEMPTS} times during one call; try again")
 
 
 def _keyed(found: Survey, key: bytes) -> list[Flaw]:
