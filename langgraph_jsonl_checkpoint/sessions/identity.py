@@ -1,4 +1,4 @@
-"""Which session a log is, and who writes it: its header and its `open` records."""
+"""Which session a log is, as its header says, and how a writer introduces itself in it."""
 
 from __future__ import annotations
 
@@ -28,19 +28,17 @@ _ROOM = 1 << 16  # more than a header has beside its names, and a frame beside i
 
 @dataclass(frozen=True)
 class Identity:
-    """A session's place and names, and who writes it.
+    """Which session it is.
 
     Attributes:
         path: The log file.
         thread_id: The thread.
         workspace: The group of threads that it belongs to.
-        writer: The id of the saver that writes here.
     """
 
     path: str
     thread_id: str
     workspace: str
-    writer: str
 
     def header(self, **more: Any) -> records.Session:
         """The header of a new log; `more` are fields that are not at their default.
@@ -76,17 +74,6 @@ class Identity:
                 f"{self.thread_id!r} in {self.workspace!r} belongs"
             )
         return header
-
-    def opening(self, *, known: bool, **more: Any) -> records.Open:
-        """An `open` record.
-
-        Args:
-            known: Whether an earlier one introduced this writer.
-            **more: Fields that are not at their default.
-        """
-        if known:
-            return records.Open(writer=self.writer, **more)
-        return records.Open(writer=self.writer, pid=os.getpid(), host=platform.node(), versions=_versions(), **more)
 
 
 def begin_of(read: Callable[[int, int], bytes], size: int) -> bytes:
@@ -128,6 +115,11 @@ def header_text(path: str, data: bytes) -> bytes:
             f"version {records.VERSION}. Upgrade the package that reads it."
         )
     return text
+
+
+def introduction() -> dict[str, Any]:
+    """What a writer's first `open` record in a log tells of its process."""
+    return {"pid": os.getpid(), "host": platform.node(), "versions": _versions()}
 
 
 @cache

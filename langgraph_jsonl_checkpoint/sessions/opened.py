@@ -189,7 +189,7 @@ class OpenedLog:
     @property
     def is_left(self) -> bool:
         """Whether this saver wrote last, and the run is not over."""
-        return self.runs.writer == self.identity.writer and not self.runs.closed and self.checkpoints.is_unfinished
+        return self.runs.writer == self.writer.id and not self.runs.closed and self.checkpoints.is_unfinished
 
     @property
     def crashed(self) -> bool:

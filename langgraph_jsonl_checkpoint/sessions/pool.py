@@ -80,8 +80,8 @@ class Sessions:
         return local.log_path(self._folder, thread_id)
 
     def identity(self, thread_id: str) -> Identity:
-        """The identity of a thread's session, with this saver as its writer."""
-        return Identity(self.path(thread_id), thread_id, self.writer.workspace, self.writer.id)
+        """The identity of a thread's session."""
+        return Identity(self.path(thread_id), thread_id, self.writer.workspace)
 
     def lease(self, thread_id: str) -> leases.Lease:
         """A turn with a thread, which is not taken yet."""

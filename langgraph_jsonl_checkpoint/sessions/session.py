@@ -16,6 +16,7 @@ import msgspec
 from langgraph_jsonl_checkpoint.errors import DeletedSessionError, SessionError, ValueEncodingError
 from langgraph_jsonl_checkpoint.log import frames, journal, local, logfile, packing, records
 from langgraph_jsonl_checkpoint.sessions.alone import alone
+from langgraph_jsonl_checkpoint.sessions.identity import introduction
 from langgraph_jsonl_checkpoint.sessions.opened import ATTEMPTS, OpenedLog
 from langgraph_jsonl_checkpoint.values.page import Page
 from langgraph_jsonl_checkpoint.values.types import tag_text
@@ -27,10 +28,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# With so much behind its packed frames a log is packed ...
-_LOOSE = 1 << 15  # bytes: ... when it is closed
-_LONGEST = 1 << 22  # bytes: ... at once
-_LOOSEST = 1 << 28  # bytes of text: ... at once, too
+_LOOSE = 1 << 15  # a log with so many bytes behind its packed frames is packed when it is closed
+_LONGEST = 1 << 22  # and with so many at once
+_LOOSEST = 1 << 28  # and with so many bytes of text there, too
 
 
 class _Commit(NamedTuple):
@@ -163,7 +163,7 @@ class Session(OpenedLog):
         Raises:
             OSError: The commit is part of a run, and the writer's lock cannot be taken.
         """
-        me, runs = self.identity.writer, self.runs
+        me, runs = self.writer.id, self.runs
         in_run = any(map(self._is_of_run, made))
         if in_run:
             self.writer.live()
@@ -172,9 +172,11 @@ class Session(OpenedLog):
             return []
         died = "" if runs.writer == me else self.left_by()
         within = [tag_text(ns) for ns in sorted(ns for ns in untold if ns is not None)]
-        return [
-            self.identity.opening(known=known, hook=bool(untold), within=within, died=died, recovered=self._recovered)
-        ]
+        who = {} if known else introduction()
+        opening = records.Open(
+            writer=me, **who, hook=bool(untold), within=within, died=died, recovered=self._recovered
+        )
+        return [opening]
 
     def _is_of_run(self, record: records.Record) -> bool:
         """Whether the run goes on behind this record, so that somebody may ask whether its writer still lives.
@@ -244,7 +246,7 @@ class Session(OpenedLog):
         error = error or ("" if self.failure is None else type(self.failure).__name__)
         self.begin_run()  # nothing more comes of the run that failed
         if self.is_left:
-            self.append(lambda _: [records.Close(writer=self.identity.writer, error=error)], None, sync=False)
+            self.append(lambda _: [records.Close(writer=self.writer.id, error=error)], None, sync=False)
 
     def leave(self) -> None:
         """Close the log, and pack it before if this saver appended enough to make that worth the time."""
@@ -323,10 +325,8 @@ class Session(OpenedLog):
             OSError: The new generation could not be written; the old one is as it was.
         """
         try:
-            if self._settled() is None or self.header is None:
-                return False
-            planned = plan(list(self.lines.since(0)))
-            if planned is None:
+            planned = None if self._settled() is None else plan(list(self.lines.since(0)))
+            if planned is None or self.header is None:
                 return False
             prune, lines = planned
             ts = records.now()

@@ -212,7 +212,7 @@ class Ledger:
                 decision = Decision(verdict.kind, judged.attempt, page.text(said), verdict.by)
                 made.append(resolved(visit.key, decision))
             if judged.runs:
-                writer = session.identity.writer
+                writer = session.writer.id
                 made.append(step(visit.key, "started", attempt=judged.attempt + 1, by=writer, spent=spent))
             elif not judged.is_recorded:
                 kept = self.redaction.value(visit.name, judged.result)
