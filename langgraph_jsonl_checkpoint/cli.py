@@ -81,7 +81,9 @@ def _verify(saver: JsonlSaver, options: argparse.Namespace) -> int:
     for path, thread_id in saver.logs():
         if thread_id is None:
             _say(f"{path}: damaged; its header, which alone knows the thread's long id, cannot be read")
-        codes.append(DAMAGED if thread_id is None else _tried(thread_id, check))
+            codes.append(DAMAGED)
+        else:
+            codes.append(_tried(thread_id, check))
     if not codes:
         raise ValueError(f"there is no session in {options.root}, workspace {options.workspace or 'default'!r}")
     return max(codes)
