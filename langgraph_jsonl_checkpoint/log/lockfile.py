@@ -42,10 +42,9 @@ class LockFile:
         if self._fd is None:
             return False
         try:
-            here, there = files.fstat(self._fd), files.stat(self.path, follow_symlinks=False)
+            return entries.identity(files.fstat(self._fd)) == self._at_path() == self._identity
         except OSError:
             return False
-        return entries.identity(here) == entries.identity(there) == self._identity
 
     def take(self) -> bool:
         """Lock the file, unless somebody else has it locked; whether it is locked by us now.
@@ -62,20 +61,25 @@ class LockFile:
                 continue  # somebody has just removed the directory, which was empty
             try:
                 is_locked = files.lock_descriptor(fd, blocking=False)
-                if is_locked:
-                    identity = entries.identity(files.fstat(fd))
+                if is_locked and (identity := entries.identity(files.fstat(fd))) == self._at_path():
                     self.drop()
                     self._fd, self._identity = fd, identity
                     _held.add(self)
+                    return True
             except BaseException:  # Ctrl-C, too: a locked descriptor that nobody knows stays locked for good
                 files.close(fd)
                 raise
+            files.close(fd)
             if not is_locked:
-                files.close(fd)
                 return False
-            if self.is_in_place:
-                return True
-            self.drop()  # the holder before us removed the file after we had opened it
+            # Else the holder before us removed the file after we had opened it.
+
+    def _at_path(self) -> tuple[int, int] | None:
+        """The identity of the file at the path; None if there is none."""
+        try:
+            return entries.identity(files.stat(self.path, follow_symlinks=False))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
     def give_back(self) -> None:
         """Let the next one have it, and leave no file."""
