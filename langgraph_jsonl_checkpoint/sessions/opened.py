@@ -95,8 +95,8 @@ class OpenedLog:
         Raises what `refresh` raises.
 
         Args:
-            run: Stands for the run, if that is known. By it a subgraph, which reads its state in the middle of a run,
-                is told from the begin of another run.
+            run: Stands for the run, if that is known. It tells a subgraph, which reads its state in the middle of the
+                run, from the begin of another run.
         """
         self.refresh()
         if run is None or run is not self.run:
@@ -151,7 +151,7 @@ class OpenedLog:
         self.shadows = Shadows()
 
     def _start(self, lines: Lines, stored: Stored | None = None) -> None:
-        """Begin to fold a generation of the log. What was frozen with the book of another one is frozen anew."""
+        """Begin to fold a generation of the log. Numbers that parts have from another one's book count no more."""
         self.lines = lines
         self._contents = Contents(lines, stored)
         self.book = Book(lines, self._contents.stored.numbers)
