@@ -12,7 +12,6 @@ import msgspec
 
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.upstream import channels, namespaces
-from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,12 +105,12 @@ class Checkpoints:
             self._take_writes(text, seq)
         elif kind == "terminal":
             record = _record(text, "terminal", records.Terminal)
-            places.ended, places.ended_at = seq, (untag_text(record.ns), untag_text(record.checkpoint))
+            places.ended, places.ended_at = seq, (record.ns, record.checkpoint)
         elif kind == "tool":
             if places.ended is not None:
                 self._take_step(text)
         elif kind == "prune":
-            places.inputs.update(map(untag_text, _record(text, kind, records.Prune).inputs or ()))
+            places.inputs.update(_record(text, kind, records.Prune).inputs or ())
 
     def _take_checkpoint(self, text: bytes, seq: int) -> None:
         places = self.places
@@ -129,7 +128,7 @@ class Checkpoints:
         if _INPUT in text:
             told = _record(text, "checkpoint", records.Checkpoint).input
             if told is not None:
-                places.inputs.add(untag_text(told))
+                places.inputs.add(told)
 
     def _take_step(self, text: bytes) -> None:
         """A call that starts is a run that goes on, unless it stands beside a task that waits for a human."""
@@ -147,7 +146,7 @@ class Checkpoints:
             if any(index == channels.RESUME_INDEX for index, _, _ in record.writes):
                 if places.ended is not None and name >= places.ended_at[1]:
                     places.ended = None  # a human has answered; an answer may come behind the end that it led to
-                if untag_text(record.task) == channels.NULL_TASK:
+                if record.task == channels.NULL_TASK:
                     places.answer = seq
 
     @property
@@ -180,7 +179,7 @@ class Checkpoints:
         seq, record = self._newest.get(ns, (-1, None))
         if record is None or seq != seqs[0]:
             record = self._parsed(seqs[0], "checkpoint", records.Checkpoint)
-            if (untag_text(record.ns), untag_text(record.id)) != (ns, name):
+            if (record.ns, record.id) != (ns, name):
                 raise self.lines.corrupt(seqs[0], f"the log's index says that checkpoint {name!r} stands here")
             if name == newest:
                 self._newest[ns] = seqs[0], record
@@ -230,15 +229,15 @@ class Checkpoints:
     def ancestors(self, ns: str, checkpoint_id: str | None) -> Iterator[tuple[str, records.Checkpoint]]:
         """A checkpoint's stored ancestors, the nearest first; a chain that turns back on itself ends there."""
         record = self.get(ns, checkpoint_id)
-        seen = set() if record is None else {untag_text(record.id)}
+        seen = set() if record is None else {record.id}
         while record is not None and record.parent is not None:
-            parent = untag_text(record.parent)
-            if parent in seen:
+            name = record.parent
+            if name in seen:
                 return
-            seen.add(parent)
-            record = self.get(ns, parent)
+            seen.add(name)
+            record = self.get(ns, name)
             if record is not None:
-                yield parent, record
+                yield name, record
 
     def _writes_of(self, ns: str, checkpoint_id: str) -> dict[tuple[str, int], Write]:
         seqs = self.places.spaces.get(ns, {}).get(checkpoint_id)
@@ -251,11 +250,11 @@ class Checkpoints:
         if taken < end:
             known = dict(known)  # readers go through the old one without the lock
         for record in self._writes_at(seqs[taken:end], ns, checkpoint_id):
-            task, path = untag_text(record.task), untag_text(record.path)
+            task = record.task
             for index, channel, text in record.writes:
                 # Special channels overwrite; of ordinary writes the first one stays.
                 if index < 0 or (task, index) not in known:
-                    known[task, index] = Write(path, task, index, untag_text(channel), text)
+                    known[task, index] = Write(record.path, task, index, channel, text)
         self._asked = seqs, end, known
         return known
 
@@ -268,8 +267,7 @@ class Checkpoints:
         if of is not seqs:
             taken, stored = 1, set()
         for record in self._writes_at(seqs[taken:], ns, checkpoint_id):
-            task = untag_text(record.task)
-            stored.update((task, index) for index, _, _ in record.writes)
+            stored.update((record.task, index) for index, _, _ in record.writes)
         self._stored[ns, checkpoint_id] = seqs, len(seqs), stored
         if len(self._stored) > _REMEMBERED:
             del self._stored[next(iter(self._stored))]
@@ -278,7 +276,7 @@ class Checkpoints:
     def _writes_at(self, seqs: list[int], ns: str, checkpoint_id: str) -> Iterator[records.Writes]:
         for seq in seqs:
             record = self._parsed(seq, "writes", records.Writes)
-            if (untag_text(record.ns), untag_text(record.checkpoint)) != (ns, checkpoint_id):
+            if (record.ns, record.checkpoint) != (ns, checkpoint_id):
                 raise self.lines.corrupt(seq, f"the log's index says that writes for {checkpoint_id!r} stand here")
             yield record
 
@@ -304,4 +302,5 @@ def _names(text: bytes) -> tuple[str, str]:
         named = msgspec.json.decode(text, type=_Named)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    return untag_text(named.ns), untag_text(named.id if named.checkpoint is None else named.checkpoint)
+    ns, name = named.ns, named.id if named.checkpoint is None else named.checkpoint
+    return records.untag_text(ns), records.untag_text(name)

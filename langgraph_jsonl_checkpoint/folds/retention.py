@@ -12,7 +12,6 @@ from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.upstream import channels, namespaces
 from langgraph_jsonl_checkpoint.values.references import texts_of
 from langgraph_jsonl_checkpoint.values.thaw import BadTextError
-from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -96,13 +95,13 @@ def survivors(
         except msgspec.DecodeError as error:
             raise fold.lines.corrupt(seq, f"the record is not what its type says ({error})") from error
         if isinstance(record, records.Checkpoint):
-            key = untag_text(record.ns), untag_text(record.id)
+            key = record.ns, record.id
             if removal.covers(*key) or fold.seq(*key) != seq:
                 continue
         elif isinstance(record, (records.Writes, records.Terminal)):
-            if removal.covers(untag_text(record.ns), untag_text(record.checkpoint)):
+            if removal.covers(record.ns, record.checkpoint):
                 continue
-        elif isinstance(record, records.Tool) and (untag_text(record.task), untag_text(record.call)) not in calls:
+        elif isinstance(record, records.Tool) and (record.task, record.call) not in calls:
             continue
         with _reading(fold, seq, f"a {line.kind} record"):
             numbers.update(*map(thaw.numbers, texts_of(record)))
@@ -128,7 +127,7 @@ def _rewritten(line: Line, record: records.Record | None, removal: Removal, numb
     elif isinstance(record, records.Value):
         yield from (records.line(0, ts, part) for part in _kept_values(record, numbers))
     elif isinstance(record, records.Checkpoint):
-        if record.parent is not None and removal.covers(untag_text(record.ns), untag_text(record.parent)):
+        if record.parent is not None and removal.covers(record.ns, record.parent):
             record = msgspec.structs.replace(record, parent=None)  # the fold's own stays: the rewrite may fail
         yield records.line(0, ts, record)
     else:
@@ -171,10 +170,8 @@ def _sends_parent(fold: Checkpoints, ns: str, name: str) -> set[Key]:
     record = _record(fold, ns, name)
     if record.parent is None or not isinstance(record.v, int) or record.v >= 4:  # noqa: PLR2004
         return set()
-    parent = untag_text(record.parent)
-    if fold.get(ns, parent) is None or all(w.channel != channels.TASKS for w in fold.writes(ns, parent)):
-        return set()
-    return {(ns, parent)}
+    sends = [w for w in fold.writes(ns, record.parent) if w.channel == channels.TASKS]
+    return {(ns, record.parent)} if sends and fold.has(ns, record.parent) else set()
 
 
 def _record(fold: Checkpoints, ns: str, name: str) -> records.Checkpoint:
@@ -190,7 +187,7 @@ def _metadata(fold: Checkpoints, thaw: Thawer, ns: str, name: str) -> dict[str, 
 
 
 def _channels(fold: Checkpoints, thaw: Thawer, record: records.Checkpoint) -> set[str]:
-    ns, name = untag_text(record.ns), untag_text(record.id)
+    ns, name = record.ns, record.id
     with _reading(fold, fold.seq(ns, name), f"checkpoint {name!r}"):
         return set(thaw.members(record.channels))
 
@@ -205,4 +202,4 @@ def _reading(fold: Checkpoints, seq: int, what: str) -> Iterator[None]:
 
 
 def _id(record: records.Checkpoint | None) -> str:
-    return untag_text(record.id) if record is not None else ""
+    return record.id if record is not None else ""

@@ -7,7 +7,6 @@ from bisect import bisect_right
 import msgspec
 
 from langgraph_jsonl_checkpoint.log import records
-from langgraph_jsonl_checkpoint.values.types import untag_text
 
 
 class Runs(msgspec.Struct):
@@ -86,7 +85,7 @@ class Runs(msgspec.Struct):
         if not record.within:
             self.within.pop(writer, None)
         elif not had or writer in self.within:
-            self.within.setdefault(writer, set()).update(map(untag_text, record.within))
+            self.within.setdefault(writer, set()).update(record.within)
 
 
 def no_runs() -> Runs:

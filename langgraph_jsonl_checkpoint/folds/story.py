@@ -11,7 +11,6 @@ from langgraph_jsonl_checkpoint.folds.resume import told
 from langgraph_jsonl_checkpoint.folds.tool_calls import ToolCalls
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.upstream import channels
-from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +40,7 @@ class Story:
         """What the next record of the log tells."""
         if isinstance(record, records.Tool):
             self._calls.apply(record, seq, ts)
-            call = self._calls.get((untag_text(record.task), untag_text(record.call)))
+            call = self._calls.get((record.task, record.call))
             if call is not None:
                 yield ToolEvent(seq, told(call, thaw, _alive))
         elif isinstance(record, records.Checkpoint) and record.ns == "":
@@ -56,7 +55,7 @@ class Story:
             yield from self._listed(held[MESSAGES], seq, thaw)
         elif record.parent is not None:
             # A DeltaChannel: its messages are in the writes of the checkpoint before.
-            for at, text in self._pending.pop(untag_text(record.parent), ()):
+            for at, text in self._pending.pop(record.parent, ()):
                 yield from self._written(thaw.value(text), at)
         if TODOS in held and held[TODOS] != self._todos:
             self._todos = held[TODOS]
@@ -104,12 +103,12 @@ class Story:
     def _writes(self, record: records.Writes, seq: int, thaw: Thawer) -> Iterator[Event]:
         for index, channel, text in record.writes:
             if channel == MESSAGES:
-                self._pending.setdefault(untag_text(record.checkpoint), []).append((seq, text))
+                self._pending.setdefault(record.checkpoint, []).append((seq, text))
             elif index == channels.RESUME_INDEX:
                 answer = thaw.value(text)
                 answer = answer[-1] if isinstance(answer, list) and answer else answer
                 # The same answer is stored for the run, and then with those before it for its task.
-                key = untag_text(record.checkpoint), repr(answer)
+                key = record.checkpoint, repr(answer)
                 if key not in self._answers:
                     self._answers.add(key)
                     yield AnswerEvent(seq, answer)

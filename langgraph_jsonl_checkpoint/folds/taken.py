@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from langgraph_jsonl_checkpoint.upstream import namespaces
-from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,17 +45,16 @@ class Untaken:
         Returns:
             The calls whose superstep went on with it: what they came to, be it an error, is told.
         """
-        ns, parent = untag_text(record.ns), None if record.parent is None else untag_text(record.parent)
-        name = untag_text(record.id)
+        ns, name = record.ns, record.id
         told: list[Call] = []
         went_on = record.source == "loop"
         for call, around, before in list(self._inside.values()) if went_on else ():
-            is_next = (ns, parent) == (around, before) and self._is_step_behind(ns, before, record)
+            is_next = (ns, record.parent) == (around, before) and self._is_step_behind(ns, before, record)
             if is_next or self._is_own(call, around, writer, ns, name):
                 self._take(call, ns)
         for call in list(self._calls.values()):
             # (a @task has a namespace, and its graph's checkpoints are those of the entrypoint)
-            is_next = call.checkpoint == parent and namespaces.is_within(call.ns, ns)
+            is_next = call.checkpoint == record.parent and namespaces.is_within(call.ns, ns)
             is_own = self._is_own(call, call.ns, writer, ns, name)
             if is_next or is_own:
                 del self._calls[call.key]

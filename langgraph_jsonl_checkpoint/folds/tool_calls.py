@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from langgraph_jsonl_checkpoint.folds.taken import Untaken
 from langgraph_jsonl_checkpoint.log import records
-from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -227,7 +226,7 @@ class ToolCalls:
             self._take(record, seq, ts)
 
     def _take(self, record: records.Tool, seq: int, ts: str) -> None:
-        key = untag_text(record.task), untag_text(record.call)
+        key = record.task, record.call
         call = self._calls.get(key)
         if call is None:
             call = self._calls[key] = Call(key)
@@ -303,12 +302,14 @@ class ToolCalls:
 
 
 def _requested(call: Call, record: records.Tool, _: str) -> None:
-    call.ns = untag_text(record.ns)
-    call.checkpoint = untag_text(record.checkpoint) if record.checkpoint is not None else None
-    call.name, call.args = untag_text(record.name), record.args
+    call.ns = record.ns
+    call.checkpoint = record.checkpoint
+    if record.name is None:
+        raise ValueError("a call is requested without the name of its tool")
+    call.name, call.args = record.name, record.args
     call.effect, call.check, call.elsewhere = record.effect, record.check, record.elsewhere
     if record.orphan is not None:
-        call.orphan = untag_text(record.orphan[0]), untag_text(record.orphan[1])
+        call.orphan = record.orphan[0], record.orphan[1]
 
 
 def _started(call: Call, record: records.Tool, ts: str) -> None:

@@ -1,7 +1,10 @@
 """Every record type of the log, and the format's version. FORMAT.md describes them.
 
-A record's values (`msgspec.Raw`) stay bytes until somebody asks for them: opening a session parses what the folds
-need and nothing else. Names are trees (`Any`), because Python strings may hold lone surrogates.
+A record's values (`msgspec.Raw`) stay the bytes they are until somebody asks for them: opening a session parses
+what the folds need and nothing else.
+
+The names in a record (ids, namespaces, nodes, channels) are plain strings. Python's may hold lone surrogates, which
+JSON must not, so such a name stands in its line as the tag that FORMAT.md calls `$str`. `line` and `parse` convert.
 """
 
 from __future__ import annotations
@@ -9,9 +12,12 @@ from __future__ import annotations
 import base64
 import time
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FORMAT = "langgraph-jsonl-checkpoint"
 VERSION = 1
@@ -19,6 +25,12 @@ VERSION = 1
 
 NO_TEXT = msgspec.Raw(b"null")
 """An optional text that is left out; msgspec knows no `Raw | None`."""
+
+if TYPE_CHECKING:
+    Name = str
+else:
+    Name = Any
+"""A name in a record: a string, but to msgspec anything, since a line may hold a tag instead."""
 
 
 class Record(msgspec.Struct, omit_defaults=True):
@@ -30,11 +42,11 @@ class Session(Record):
 
     format: str
     version: int
-    thread_id: Any
-    workspace: Any
+    thread_id: Name
+    workspace: Name
     generation: int = 0
     delegation_depth: int = 0
-    parent: Any = None
+    parent: Name | None = None
     forked_from: Any = None
 
 
@@ -58,7 +70,7 @@ class Open(Record):
     host: str = ""
     versions: dict[str, str] = {}
     hook: bool = False
-    within: list[Any] = []
+    within: list[Name] = []
     died: str = ""
     recovered: Recovered | None = None
 
@@ -90,30 +102,30 @@ class Value(Record):
 class Writes(Record):
     """What `put_writes` was given: [index, channel, value] for each write."""
 
-    ns: Any
-    checkpoint: Any
-    task: Any
-    path: Any
-    writes: list[tuple[int, Any, msgspec.Raw]]
+    ns: Name
+    checkpoint: Name
+    task: Name
+    path: Name
+    writes: list[tuple[int, Name, msgspec.Raw]]
 
 
 class Checkpoint(Record, kw_only=True):
     """What `put` was given, and the state transition that it is."""
 
-    ns: Any
-    id: Any
-    parent: Any = None
+    ns: Name
+    id: Name
+    parent: Name | None = None
     step: int | None = None
-    source: Any = None
-    next: list[Any]
-    changed: list[Any]
-    created: Any = msgspec.UNSET
+    source: Name | None = None
+    next: list[Name]
+    changed: list[Name]
+    created: Name | msgspec.UnsetType | None = msgspec.UNSET
     v: int | msgspec.UnsetType = msgspec.UNSET
     channels: msgspec.Raw
     versions: msgspec.Raw
     seen: msgspec.Raw
     updated: Any = msgspec.UNSET
-    input: Any = None
+    input: Name | None = None
     metadata: msgspec.Raw
     extra: msgspec.Raw = NO_TEXT
 
@@ -121,8 +133,8 @@ class Checkpoint(Record, kw_only=True):
 class Terminal(Record):
     """Why a run stopped."""
 
-    ns: Any
-    checkpoint: Any
+    ns: Name
+    checkpoint: Name
     reason: str
     error: msgspec.Raw = NO_TEXT
 
@@ -130,13 +142,13 @@ class Terminal(Record):
 class Tool(Record, kw_only=True):
     """A step in the life of a tool call, whose key is (task, call)."""
 
-    task: Any
-    call: Any
+    task: Name
+    call: Name
     status: str
     attempt: int = 0
-    ns: Any = ""
-    checkpoint: Any = None
-    name: Any = None
+    ns: Name = ""
+    checkpoint: Name | None = None
+    name: Name | None = None
     args: msgspec.Raw = NO_TEXT
     effect: str = ""
     check: bool = False
@@ -192,11 +204,20 @@ _NAMED: dict[str, tuple[str, ...]] = dict.fromkeys(TYPES, ()) | {
     "tool": ("task", "call", "ns", "checkpoint", "name"),
 }
 _LISTED: dict[str, tuple[str, ...]] = dict.fromkeys(TYPES, ()) | {
+    "open": ("within",),
     "checkpoint": ("next", "changed", "updated"),
     "tool": ("orphan",),
     "prune": ("inputs",),
 }
+_ABSENT = None, msgspec.UNSET  # what an optional name is when a record has none
+_OPTIONAL = {
+    kind: frozenset(f.name for f in msgspec.structs.fields(cls) if f.default in _ABSENT)
+    for kind, cls in TYPES.items()
+}
+_are_strings = frozenset({str}).issuperset
 _encode_into = msgspec.json.Encoder().encode_into
+
+_R = TypeVar("_R", bound=Record)
 
 
 class Ignorable(msgspec.Struct):
@@ -212,10 +233,16 @@ def type_of(record: Record) -> str:
 
 def line(seq: int, ts: str, record: Record) -> bytes:
     """A record as a line of the log, without the line feed."""
-    text = bytearray(b'{"seq":%d,"type":"%s","ts":"%s"' % (seq, _NAMES[type(record)].encode(), ts.encode()))
-    at = len(text)
-    _encode_into(record, text, at)
-    text[at : at + 1] = b","  # the brace: the fields go on where the envelope ends
+    kind = _NAMES[type(record)]
+    begin = b'{"seq":%d,"type":"%s","ts":"%s"' % (seq, kind.encode(), ts.encode())
+    text = bytearray(begin)
+    try:
+        if not _has_plain_names(kind, record):
+            record = _converted(kind, record, tag_text)
+        _encode_into(record, text, len(begin))
+    except UnicodeEncodeError:
+        _encode_into(_converted(kind, record, tag_text), text, len(begin))
+    text[len(begin) : len(begin) + 1] = b","  # the brace: the fields go on where the envelope ends
     return bytes(text)
 
 
@@ -246,39 +273,84 @@ def parse(kind: str, text: bytes) -> Record | None:
     try:
         if decoder is not None:
             record = decoder.decode(text)
-            for name in _NAMED[kind]:
-                told = getattr(record, name)
-                if type(told) is not str and told is not None and told is not msgspec.UNSET:
-                    _check_name(told)
-            for name in _LISTED[kind]:
-                told = getattr(record, name)
-                if type(told) is list:
-                    _check_names(told)
-                elif told is not None and told is not msgspec.UNSET:
-                    raise msgspec.ValidationError(f"{name} is no list of names")
-            if type(record) is Writes:
-                _check_names([channel for _, channel, _ in record.writes])
-            return record
+            return record if _has_plain_names(kind, record) else _converted(kind, record, untag_text)
         if msgspec.json.decode(text, type=Ignorable).ignorable:
             return None
     except RecursionError:
         raise msgspec.DecodeError("it is nested too deeply") from None
+    except msgspec.DecodeError:
+        raise
+    except ValueError as error:  # of `untag_text`
+        raise msgspec.ValidationError(str(error)) from None
     raise LookupError(kind)
 
 
-def _check_names(told: list[Any]) -> None:
-    for each in told:
-        if type(each) is not str:
-            _check_name(each)
+def parse_as(cls: type[_R], text: bytes) -> _R:
+    """The record of a line whose type is known to be that of `cls`. Raises what `parse` raises."""
+    record = parse(_NAMES[cls], text)
+    assert isinstance(record, cls)  # noqa: S101 - for the type checker: the kind says so
+    return record
 
 
-def _check_name(told: Any) -> None:
-    """Refuse what is no name: whoever folds the record takes it for one.
+def _has_plain_names(kind: str, record: Record) -> bool:
+    """Whether each name in a record is a string, or absent where it may be."""
+    for field in _NAMED[kind]:
+        name = getattr(record, field)
+        if type(name) is not str and (field not in _OPTIONAL[kind] or name is not None and name is not msgspec.UNSET):
+            return False
+    for field in _LISTED[kind]:
+        names = getattr(record, field)
+        if (
+            names is not None
+            and names is not msgspec.UNSET
+            and not (type(names) is list and _are_strings(map(type, names)))
+        ):
+            return False
+    return type(record) is not Writes or _are_strings([type(channel) for _, channel, _ in record.writes])
+
+
+def _converted(kind: str, record: Record, convert: Callable[[Any], Any]) -> Any:
+    """A record whose names are what `convert` makes of them.
 
     Raises:
-        msgspec.ValidationError: It is no string, nor one with lone surrogates as FORMAT.md has them.
+        ValueError: It has a name that is none.
     """
+    fields: dict[str, Any] = {}
+    for field in _NAMED[kind]:
+        name = getattr(record, field)
+        if name not in _ABSENT or field not in _OPTIONAL[kind]:
+            fields[field] = convert(name)
+    for field in _LISTED[kind]:
+        names = getattr(record, field)
+        if type(names) is list:
+            fields[field] = list(map(convert, names))
+        elif names not in _ABSENT:
+            raise ValueError(f"{field} is no list of names")
+    if type(record) is Writes:
+        fields["writes"] = [(index, convert(channel), text) for index, channel, text in record.writes]
+    return msgspec.structs.replace(record, **fields)
+
+
+def tag_text(text: str) -> Any:
+    """A string as a tree: itself, unless it holds lone surrogates, which JSON must not."""
+    text = str.__str__(text)
+    if text.isascii():
+        return text
     try:
-        base64.b64decode(told["$str"], validate=True).decode("utf-8", "surrogatepass")
-    except (TypeError, LookupError, ValueError):
-        raise msgspec.ValidationError(f"it has a name that is none: {told!r:.100}") from None
+        text.encode()
+    except UnicodeEncodeError:
+        return {"$str": base64.b64encode(text.encode("utf-8", "surrogatepass")).decode()}
+    return text
+
+
+def untag_text(tree: Any) -> str:
+    """The string of a tree that `tag_text` made.
+
+    Raises:
+        ValueError: It is no such tree.
+    """
+    if type(tree) is str:
+        return tree
+    if type(tree) is not dict or type(tree.get("$str")) is not str:
+        raise ValueError(f"a name is a string, not {tree!r:.100}")
+    return base64.b64decode(tree["$str"], validate=True).decode("utf-8", "surrogatepass")

@@ -17,7 +17,6 @@ from langgraph_jsonl_checkpoint.folds.tool_calls import RUNS_AGAIN, known_as
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.tool_calls.answers import Verdict, answer, outcome_unknown, without_result
 from langgraph_jsonl_checkpoint.upstream import channels
-from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -149,7 +148,7 @@ class Left:
         self._reader = reader
         self._ns = ns
         self._ids: dict[str, set[str | None]] = {}
-        self.lineage = [] if newest is None else [untag_text(newest.id), *(n for n, _ in fold.ancestors(ns, None))]
+        self.lineage = [] if newest is None else [newest.id, *(n for n, _ in fold.ancestors(ns, None))]
         self.behind = []  # those whose tasks a new input left, the last one first
         for after, before in itertools.pairwise(self.lineage):
             newer, left = fold.get(ns, after), fold.get(ns, before)
@@ -211,7 +210,7 @@ def messages_of(reader: Reader, ns: str, checkpoint_id: str | None = None) -> li
     record = reader.fold.get(ns, checkpoint_id)
     if record is None:
         return []
-    name = untag_text(record.id)
+    name = record.id
     with reader.reading(reader.fold.seq(ns, name), f"checkpoint {name!r}"):
         held = reader.thaw.members(record.channels)
         value = channels.delta_value(reader.thaw.built(held[MESSAGES])) if MESSAGES in held else None

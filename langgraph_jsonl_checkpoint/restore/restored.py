@@ -34,7 +34,6 @@ from langgraph_jsonl_checkpoint.restore.open_calls import (
 )
 from langgraph_jsonl_checkpoint.upstream import channels, namespaces
 from langgraph_jsonl_checkpoint.values.messages import MEMORY_ID, MemoryMessage
-from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -47,9 +46,6 @@ if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.sessions.session import Session
     from langgraph_jsonl_checkpoint.tool_calls.ledger import Ledger
     from langgraph_jsonl_checkpoint.tool_calls.redaction import Redaction
-
-
-_NAMES = ("thread_id", "workspace", "parent")  # of a header, which may hold lone surrogates
 
 
 class Recall:
@@ -105,13 +101,12 @@ class Restored:
         if session.header is None:
             raise NoSessionError.of(identity.thread_id, identity.path)
         newest, ended = session.checkpoints.get("", None), session.checkpoints.ended
-        header = msgspec.structs.asdict(session.header)
         calls = self.tool_calls()
         return ResumeState(
             thread_id=identity.thread_id,
-            header=MappingProxyType({k: untag_text(v) if k in _NAMES and v else v for k, v in header.items()}),
+            header=MappingProxyType(msgspec.structs.asdict(session.header)),
             checkpoint=None if newest is None else _last(newest),
-            next=tuple(map(untag_text, newest.next)) if newest else (),
+            next=tuple(newest.next) if newest else (),
             messages=tuple(messages_of(self._reader, "")),
             tool_calls=calls,
             uncertain=_uncertain(calls),
@@ -206,7 +201,7 @@ class Restored:
     def _newest(self, ns: str) -> tuple[int, str]:
         """A namespace's newest checkpoint: its record, and its id."""
         newest = self._session.checkpoints.get(ns, None)
-        name = "" if newest is None else untag_text(newest.id)
+        name = "" if newest is None else newest.id
         return self._session.checkpoints.seq(ns, name) if name else -1, name
 
     # --- calls that no hook recorded
@@ -218,7 +213,7 @@ class Restored:
             newest = self._session.checkpoints.get(ns, None)
             if newest is None:
                 continue
-            name = untag_text(newest.id)
+            name = newest.id
             found += unrecorded(
                 messages_of(self._reader, ns),
                 {m.tool_call_id: m for m in stored_results(self._reader, ns, [name])},
@@ -238,7 +233,7 @@ class Restored:
         It goes on only with what the task came to, so all that the subgraph did has ended.
         """
         fold, writer_of = self._session.checkpoints, self._session.runs.writer_of
-        around, name = namespaces.graph_around(ns), untag_text(newest.id)
+        around, name = namespaces.graph_around(ns), newest.id
         with self._reader.reading(fold.seq(ns, name), f"checkpoint {name!r}"):
             before = (self._reader.thaw.value(newest.metadata).get("parents") or {}).get(around)
         if before is None or not namespaces.is_of_task(ns):
@@ -246,12 +241,12 @@ class Restored:
         if around not in lineages:
             last = fold.get(around, None)
             line = [] if last is None else [last, *(record for _, record in fold.ancestors(around, None))]
-            lineages[around] = {"" if r.parent is None else untag_text(r.parent): r for r in line}
+            lineages[around] = {"" if r.parent is None else r.parent: r for r in line}
         behind = lineages[around]
         if fold.has(around, before):
             return before in behind and behind[before].source == "loop"
         # Under durability="exit" the last one of the same run stands for those between.
-        later = [untag_text(r.id) for r in behind.values() if r.source == "loop" and untag_text(r.id) > before]
+        later = [r.id for r in behind.values() if r.source == "loop" and r.id > before]
         return any(writer_of(fold.seq(around, each)) == writer_of(fold.seq(ns, name)) for each in later)
 
     def _is_recorded(self, message: AIMessage, call: Any, name: str, has_result: bool) -> bool:  # noqa: FBT001
@@ -293,8 +288,8 @@ def _uncertain(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
 def _last(record: records.Checkpoint) -> LastCheckpoint:
     source, created = record.source, record.created
     return LastCheckpoint(
-        untag_text(record.id),
+        record.id,
         record.step,
-        None if source is None else untag_text(source),
-        untag_text(created) if isinstance(created, (str, dict)) else None,
+        source,
+        created if isinstance(created, (str, dict)) else None,
     )

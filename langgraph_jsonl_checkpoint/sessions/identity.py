@@ -14,7 +14,6 @@ import msgspec
 
 from langgraph_jsonl_checkpoint.errors import UnsupportedVersionError, ValueEncodingError
 from langgraph_jsonl_checkpoint.log import frames, records
-from langgraph_jsonl_checkpoint.values.types import tag_text, untag_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,11 +48,11 @@ class Identity:
         header = records.Session(
             format=records.FORMAT,
             version=records.VERSION,
-            thread_id=tag_text(self.thread_id),
-            workspace=tag_text(self.workspace),
+            thread_id=self.thread_id,
+            workspace=self.workspace,
             **more,
         )
-        if len(msgspec.json.encode(header)) > MAX_HEADER - _ROOM:
+        if len(records.line(0, "", header)) > MAX_HEADER - _ROOM:
             raise ValueEncodingError(
                 f"the ids of thread {self.thread_id:.50}… are longer than a log's header may be; nothing was stored"
             )
@@ -67,7 +66,7 @@ class Identity:
         """
         if seq:
             raise ValueError("a second header")
-        names = untag_text(header.thread_id), untag_text(header.workspace)
+        names = header.thread_id, header.workspace
         if names != (self.thread_id, self.workspace):
             raise ValueError(
                 f"the log is of thread {names[0]!r} in workspace {names[1]!r}, and lies where "

@@ -21,7 +21,6 @@ from langgraph_jsonl_checkpoint.sessions.identity import Identity, header_of
 from langgraph_jsonl_checkpoint.sessions.in_use import InUse, let_go
 from langgraph_jsonl_checkpoint.sessions.session import Session
 from langgraph_jsonl_checkpoint.sessions.skipping import SkipIndex
-from langgraph_jsonl_checkpoint.values.types import tag_text, untag_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,7 +171,7 @@ class Sessions:
         thread_id = names.unescape(found.name)
         if thread_id is None:  # too long for a file name: the header knows
             head = header_of(self.path_of(found))
-            thread_id = None if head is None else untag_text(head.thread_id)
+            thread_id = None if head is None else head.thread_id
             return thread_id if thread_id is not None and names.escape(thread_id) == found.name else None
         return thread_id
 
@@ -188,7 +187,7 @@ class Sessions:
             return
         head = header_of(self.path(parent))
         depth = 1 if head is None else head.delegation_depth + 1
-        session.parent = {"parent": tag_text(parent), "delegation_depth": depth}
+        session.parent = {"parent": parent, "delegation_depth": depth}
 
     def delete(self, thread_id: str) -> None:
         """Delete a thread's log; remember which writes come too late for it."""

@@ -17,7 +17,6 @@ from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.log.garbage import no_collections
 from langgraph_jsonl_checkpoint.values.adopt import Handed
 from langgraph_jsonl_checkpoint.values.thaw import BadTextError, Thawer
-from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -75,7 +74,7 @@ class Reader:
 
     def tuple(self, ns: str, record: records.Checkpoint, metadata: dict[str, Any]) -> CheckpointTuple:
         """A record as LangGraph's tuple; its values are the caller's own."""
-        name = untag_text(record.id)
+        name = record.id
         value = self._value
         checkpoint: dict[str, Any] = {
             "id": name,
@@ -83,16 +82,16 @@ class Reader:
             "channel_versions": self._mapping(record, record.versions),
             "versions_seen": self._mapping(record, record.seen),
         }
-        for key, told in (("v", record.v), ("ts", record.created), ("updated_channels", record.updated)):
-            if told is not msgspec.UNSET:
-                checkpoint[key] = _untagged(told)
+        updated = [*record.updated] if type(record.updated) is list else record.updated
+        optional = {"v": record.v, "ts": record.created, "updated_channels": updated}
+        checkpoint |= {key: field for key, field in optional.items() if field is not msgspec.UNSET}
         if record.extra is not records.NO_TEXT:
             checkpoint |= self._mapping(record, record.extra)
         return CheckpointTuple(
             config=self._config(ns, name),
             checkpoint=checkpoint,  # type: ignore[arg-type]
             metadata=metadata,  # type: ignore[arg-type]
-            parent_config=self._config(ns, untag_text(record.parent)) if record.parent else None,
+            parent_config=self._config(ns, record.parent) if record.parent else None,
             pending_writes=[(w.task, w.channel, value(record, w.text)) for w in self.fold.writes(ns, name)],
         )
 
@@ -100,7 +99,7 @@ class Reader:
         """A checkpoint's metadata, as it was put."""
         found = self._mapping(record, record.metadata)
         if record.source is not None:
-            found["source"] = untag_text(record.source)
+            found["source"] = record.source
         if record.step is not None:
             found["step"] = record.step
         return found
@@ -142,8 +141,8 @@ class Reader:
         try:
             return read(text)
         except BadTextError as error:
-            name = untag_text(record.id)
-            raise self._damaged(self.fold.seq(untag_text(record.ns), name), f"checkpoint {name!r}", error) from error
+            name = record.id
+            raise self._damaged(self.fold.seq(record.ns, name), f"checkpoint {name!r}", error) from error
 
     @contextlib.contextmanager
     def reading(self, seq: int, what: str) -> Iterator[None]:
@@ -165,9 +164,3 @@ class Reader:
                 "checkpoint_id": checkpoint_id,
             }
         }
-
-
-def _untagged(told: Any) -> Any:
-    if type(told) is list:
-        return [untag_text(name) for name in told]
-    return untag_text(told) if type(told) in (str, dict) else told

@@ -19,7 +19,6 @@ from langgraph_jsonl_checkpoint.sessions.alone import alone
 from langgraph_jsonl_checkpoint.sessions.identity import introduction
 from langgraph_jsonl_checkpoint.sessions.opened import ATTEMPTS, OpenedLog
 from langgraph_jsonl_checkpoint.values.page import Page
-from langgraph_jsonl_checkpoint.values.types import tag_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -171,7 +170,7 @@ class Session(OpenedLog):
         if known and not untold and self._recovered is None and (runs.writer == me or not in_run):
             return []
         died = "" if runs.writer == me else self.left_by()
-        within = [tag_text(ns) for ns in sorted(ns for ns in untold if ns is not None)]
+        within = sorted(ns for ns in untold if ns is not None)
         who = {} if known else introduction()
         opening = records.Open(
             writer=me, **who, hook=bool(untold), within=within, died=died, recovered=self._recovered

@@ -18,7 +18,6 @@ from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.upstream import channels, tasks
 from langgraph_jsonl_checkpoint.values.freeze import Freezer
 from langgraph_jsonl_checkpoint.values.shadows import Shadow
-from langgraph_jsonl_checkpoint.values.types import tag_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,7 +58,7 @@ class PutCall:
         parent = configurable.get("checkpoint_id")
         self._parent = parent and id_text(parent, "parent's id")
         try:
-            self._changed = [tag_text(c) for c in changed]
+            self._changed = [str.__str__(c) for c in changed]
             self._next = channels.next_nodes(checkpoint)
         except (TypeError, AttributeError):
             _check_names(checkpoint)
@@ -113,26 +112,26 @@ class PutCall:
     def records(self, page: Page) -> list[records.Record]:
         """The call's records."""
         checkpoint = records.Checkpoint(
-            ns=tag_text(self.ns),
-            id=tag_text(self.id),
-            parent=self._parent and tag_text(self._parent),
+            ns=self.ns,
+            id=self.id,
+            parent=self._parent,
             step=self._step,
-            source=self._source and tag_text(self._source),
-            next=[tag_text(n) for n in self._next],
+            source=self._source,
+            next=self._next,
             changed=self._changed,
-            created=tag_text(self._created) if isinstance(self._created, str) else self._created,
+            created=self._created,
             v=self._v,
             channels=page.text(self._shadow.channels),
             versions=page.text(self._shadow.versions),
             seen=page.text(self._shadow.seen),
-            updated=[tag_text(c) for c in self._updated] if isinstance(self._updated, list) else self._updated,
-            input=None if self._input is None else tag_text(str(self._input)),
+            updated=self._updated,
+            input=None if self._input is None else str(self._input),
             metadata=page.text(self._metadata),
             extra=page.text(self._extra) if self._extra is not None else records.NO_TEXT,
         )
         if not self.ends_run:
             return [checkpoint]
-        return [checkpoint, records.Terminal(ns="", checkpoint=checkpoint.id, reason="completed")]
+        return [checkpoint, records.Terminal(ns="", checkpoint=self.id, reason="completed")]
 
     def done(self, session: Session) -> None:
         """The checkpoint is stored: from now on the next one of its namespace is compared with it."""
@@ -184,21 +183,24 @@ class WritesCall:
 
     def records(self, page: Page, ended: records.Terminal | None) -> list[records.Record]:
         """The call's records; `ended` is how the run ended so far."""
-        checkpoint = tag_text(self.checkpoint_id)
         writes = records.Writes(
-            ns=tag_text(self.ns),
-            checkpoint=checkpoint,
-            task=tag_text(self._task),
-            path=tag_text(self._path),
-            writes=[(index, tag_text(channel), page.text(part)) for index, channel, part in self._writes],
+            ns=self.ns,
+            checkpoint=self.checkpoint_id,
+            task=self._task,
+            path=self._path,
+            writes=[(index, channel, page.text(part)) for index, channel, part in self._writes],
         )
         if self._reason is None:
             return [writes]
         answered = any(index == channels.RESUME_INDEX for index, _, _ in self._writes)  # so the run had gone on
-        if ended is not None and not answered and (ended.checkpoint, ended.reason) == (checkpoint, self._reason):
+        if (
+            ended is not None
+            and not answered
+            and (ended.checkpoint, ended.reason) == (self.checkpoint_id, self._reason)
+        ):
             return [writes]  # several tasks interrupt: one end
         error = page.text(self._error) if self._error is not None else records.NO_TEXT
-        return [writes, records.Terminal(ns="", checkpoint=checkpoint, reason=self._reason, error=error)]
+        return [writes, records.Terminal(ns="", checkpoint=self.checkpoint_id, reason=self._reason, error=error)]
 
 
 def id_text(value: Any, what: str) -> str:

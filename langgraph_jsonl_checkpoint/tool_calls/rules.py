@@ -15,7 +15,6 @@ from langgraph_jsonl_checkpoint.folds.tool_calls import RUNS_AGAIN, Call
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.tool_calls.answers import Verdict, answer, history, without_result
 from langgraph_jsonl_checkpoint.upstream import channels, namespaces
-from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -293,7 +292,7 @@ class Rules:
         if name is None or not fold.has(visit.ns, name):
             name = None  # under durability="exit" it comes later; the run began with the newest
         newest = fold.get(visit.ns, name)
-        lineage = () if newest is None else (untag_text(newest.id), *(n for n, _ in fold.ancestors(visit.ns, name)))
+        lineage = () if newest is None else (newest.id, *(n for n, _ in fold.ancestors(visit.ns, name)))
         return orphan.ns != visit.ns or orphan.checkpoint not in lineage
 
     def _is_beside(self, call: Call, visit: Visit) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from langgraph_jsonl_checkpoint.log import records
-from langgraph_jsonl_checkpoint.values.types import tag_text
 
 if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.folds.tool_calls import Call, Decision, Key
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 
 def step(key: Key, status: str, **more: Any) -> records.Tool:
     """A step of a call; `more` are the fields of its status."""
-    return records.Tool(task=tag_text(key[0]), call=tag_text(key[1]), status=status, **more)
+    return records.Tool(task=key[0], call=key[1], status=status, **more)
 
 
 def requested(visit: Visit, args: Any, orphan: Call | None) -> records.Tool:
@@ -22,14 +21,14 @@ def requested(visit: Visit, args: Any, orphan: Call | None) -> records.Tool:
     return step(
         visit.key,
         "requested",
-        ns=tag_text(visit.ns),
-        checkpoint=None if visit.checkpoint is None else tag_text(visit.checkpoint),
-        name=tag_text(visit.name),
+        ns=visit.ns,
+        checkpoint=visit.checkpoint,
+        name=visit.name,
         args=args,
         effect=visit.effect,
         check=visit.check,
         elsewhere=visit.elsewhere,
-        orphan=None if orphan is None else [tag_text(orphan.key[0]), tag_text(orphan.key[1])],
+        orphan=None if orphan is None else list(orphan.key),
     )
 
 

@@ -32,7 +32,6 @@ from langgraph_jsonl_checkpoint.values.book import Book
 from langgraph_jsonl_checkpoint.values.references import DanglingError, References, texts_of
 from langgraph_jsonl_checkpoint.values.text import printable
 from langgraph_jsonl_checkpoint.values.thaw import BadTextError, Thawer
-from langgraph_jsonl_checkpoint.values.types import tag_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -309,7 +308,7 @@ def _composed(
     kept, source = salvager.kept, salvager.identity.thread_id
     old = salvager.header
     head = into.header(
-        forked_from={"thread_id": tag_text(source), "seq": kept[-1].seq},
+        forked_from={"thread_id": records.tag_text(source), "seq": kept[-1].seq},
         **({} if old is None else {"parent": old.parent, "delegation_depth": old.delegation_depth}),
     )
     ts = records.timestamp(kept[-1].line.text)

@@ -14,7 +14,6 @@ from langgraph_jsonl_checkpoint.log import journal, local, packing, records
 from langgraph_jsonl_checkpoint.sessions.identity import header_of
 from langgraph_jsonl_checkpoint.sessions.reader import Reader
 from langgraph_jsonl_checkpoint.values.seal import SEALED, SealError
-from langgraph_jsonl_checkpoint.values.types import tag_text, untag_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -48,8 +47,7 @@ def infos(sessions: Sessions, *, children: bool) -> Iterator[SessionInfo]:
     for changed, thread_id in sessions.threads():
         head = header_of(sessions.path(thread_id))
         if head is not None and (children or head.parent is None):
-            parent = None if head.parent is None else untag_text(head.parent)
-            yield SessionInfo(thread_id, datetime.fromtimestamp(changed, UTC), parent, head.delegation_depth)
+            yield SessionInfo(thread_id, datetime.fromtimestamp(changed, UTC), head.parent, head.delegation_depth)
 
 
 def copy(sessions: Sessions, serde: Callable[[str], Serde], source: str, target: str) -> None:
@@ -68,7 +66,7 @@ def copy(sessions: Sessions, serde: Callable[[str], Serde], source: str, target:
     head = sessions.identity(target).header(
         delegation_depth=header.delegation_depth,
         parent=header.parent,
-        forked_from={"thread_id": tag_text(source), "seq": len(lines) - 1},
+        forked_from={"thread_id": records.tag_text(source), "seq": len(lines) - 1},
     )
     ts = records.timestamp(lines[-1].text)
     texts = [line.text for line in lines[1:]]
@@ -125,7 +123,7 @@ def _rewrite(
             stays = list(retention.survivors(lines[1:], reader.fold, session.tools, reader.thaw, removal))
             removed = {"checkpoints": gone, "records": len(lines) - 1 - len(stays)}
             inputs = sorted(reader.fold.inputs)
-            prune = records.Prune(strategy=strategy, removed=removed, inputs=[tag_text(i) for i in inputs] or None)
+            prune = records.Prune(strategy=strategy, removed=removed, inputs=inputs or None)
             return prune, stays
 
         session.rewrite(plan)

@@ -25,7 +25,6 @@ from langgraph_jsonl_checkpoint.values.book import Book
 from langgraph_jsonl_checkpoint.values.references import DanglingError, References, texts_of
 from langgraph_jsonl_checkpoint.values.text import printable
 from langgraph_jsonl_checkpoint.values.thaw import BadTextError, Thawer
-from langgraph_jsonl_checkpoint.values.types import untag_text
 
 if TYPE_CHECKING:
     from typing import Self
@@ -323,7 +322,7 @@ class _Check:
             for ns in [] if self.references.sealed else fold.namespaces():
                 record = fold.get(ns, None)
                 assert record is not None  # noqa: S101 - it is a namespace because it has one
-                name = untag_text(record.id)
+                name = record.id
                 texts = [*texts_of(record), *(write.text for write in fold.writes(ns, name))]
                 for text in texts:
                     self._read(thaw, text, fold.seq(ns, name), name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from langgraph_jsonl_checkpoint.errors import SessionError
+from langgraph_jsonl_checkpoint.log.records import untag_text
 from langgraph_jsonl_checkpoint.values import messages, ranges, types
 from langgraph_jsonl_checkpoint.values.bulk import TEXT, part_of_scalar
 from langgraph_jsonl_checkpoint.values.copies import EMPTY, NEVER, Is, Scalars, Shaped, copy_of_number, payload_of
@@ -166,7 +167,7 @@ class _Adopter:
             count += last - first + 1
             for number in range(first, last + 1):
                 key, *member = self._thaw.tree(self._book.text(number)[1])
-                key = key if type(key) is str else types.untag_text(key)
+                key = key if type(key) is str else untag_text(key)
                 if member:
                     trees[key] = member[0]
                 else:

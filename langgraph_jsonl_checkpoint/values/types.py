@@ -24,6 +24,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Command, Interrupt, Overwrite, Send
 
 from langgraph_jsonl_checkpoint.errors import SessionError
+from langgraph_jsonl_checkpoint.log.records import untag_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,27 +53,6 @@ _ADDRESSES: dict[str, Any] = {
     name: getattr(ipaddress, name)
     for name in ("IPv4Address", "IPv4Interface", "IPv4Network", "IPv6Address", "IPv6Interface", "IPv6Network")
 }
-
-
-def tag_text(text: str) -> Any:
-    """A string as a tree: itself, unless it holds lone surrogates, which JSON must not."""
-    text = str.__str__(text)
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return {"$str": base64.b64encode(text.encode("utf-8", "surrogatepass")).decode()}
-    return text
-
-
-def untag_text(tree: Any) -> str:
-    """The string of a tree that `tag_text` made."""
-    if type(tree) is str:
-        return tree
-    if type(tree) is not dict or type(tree.get("$str")) is not str:
-        raise ValueError(f"a name is a string, not {tree!r:.100}")
-    return base64.b64decode(tree["$str"], validate=True).decode("utf-8", "surrogatepass")
 
 
 def tag_bytes(data: bytes) -> str:
