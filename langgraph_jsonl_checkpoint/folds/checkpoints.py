@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from langgraph_jsonl_checkpoint.log import records
+from langgraph_jsonl_checkpoint.log.surrogates import untag_text
 from langgraph_jsonl_checkpoint.upstream import channels, namespaces
 
 if TYPE_CHECKING:
@@ -104,13 +105,13 @@ class Checkpoints:
         elif kind == "writes":
             self._take_writes(text, seq)
         elif kind == "terminal":
-            record = _record(text, "terminal", records.Terminal)
+            record = records.parse_as(records.Terminal, text)
             places.ended, places.ended_at = seq, (record.ns, record.checkpoint)
         elif kind == "tool":
             if places.ended is not None:
                 self._take_step(text)
         elif kind == "prune":
-            places.inputs.update(_record(text, kind, records.Prune).inputs or ())
+            places.inputs.update(records.parse_as(records.Prune, text).inputs or ())
 
     def _take_checkpoint(self, text: bytes, seq: int) -> None:
         places = self.places
@@ -126,9 +127,9 @@ class Checkpoints:
             if name > at and namespaces.is_within(within, ns):
                 places.ended = None
         if _INPUT in text:
-            told = _record(text, "checkpoint", records.Checkpoint).input
-            if told is not None:
-                places.inputs.add(told)
+            input_id = records.parse_as(records.Checkpoint, text).input
+            if input_id is not None:
+                places.inputs.add(input_id)
 
     def _take_step(self, text: bytes) -> None:
         """A call that starts is a run that goes on, unless it stands beside a task that waits for a human."""
@@ -142,7 +143,7 @@ class Checkpoints:
         ns, name = _names(text)
         places.spaces.setdefault(ns, {}).setdefault(name, [-1]).append(seq)
         if _SPECIAL in text:
-            record = _record(text, "writes", records.Writes)
+            record = records.parse_as(records.Writes, text)
             if any(index == channels.RESUME_INDEX for index, _, _ in record.writes):
                 if places.ended is not None and name >= places.ended_at[1]:
                     places.ended = None  # a human has answered; an answer may come behind the end that it led to
@@ -153,7 +154,7 @@ class Checkpoints:
     def ended(self) -> records.Terminal | None:
         """How the last run stopped, if it did."""
         seq = self.places.ended
-        return None if seq is None else self._parsed(seq, "terminal", records.Terminal)
+        return None if seq is None else self._parsed(seq, records.Terminal)
 
     @property
     def inputs(self) -> set[str]:
@@ -166,7 +167,7 @@ class Checkpoints:
         seq = self.places.answer
         if seq is None:
             return None
-        record = self._parsed(seq, "writes", records.Writes)
+        record = self._parsed(seq, records.Writes)
         return seq, [text for index, _, text in record.writes if index == channels.RESUME_INDEX][-1]
 
     def get(self, ns: str, checkpoint_id: str | None) -> records.Checkpoint | None:
@@ -178,7 +179,7 @@ class Checkpoints:
             return None
         seq, record = self._newest.get(ns, (-1, None))
         if record is None or seq != seqs[0]:
-            record = self._parsed(seqs[0], "checkpoint", records.Checkpoint)
+            record = self._parsed(seqs[0], records.Checkpoint)
             if (record.ns, record.id) != (ns, name):
                 raise self.lines.corrupt(seqs[0], f"the log's index says that checkpoint {name!r} stands here")
             if name == newest:
@@ -275,22 +276,16 @@ class Checkpoints:
 
     def _writes_at(self, seqs: list[int], ns: str, checkpoint_id: str) -> Iterator[records.Writes]:
         for seq in seqs:
-            record = self._parsed(seq, "writes", records.Writes)
+            record = self._parsed(seq, records.Writes)
             if (record.ns, record.checkpoint) != (ns, checkpoint_id):
                 raise self.lines.corrupt(seq, f"the log's index says that writes for {checkpoint_id!r} stand here")
             yield record
 
-    def _parsed(self, seq: int, kind: str, cls: type[_R]) -> _R:
+    def _parsed(self, seq: int, cls: type[_R]) -> _R:
         try:
-            return _record(self.lines.text(seq), kind, cls)
+            return records.parse_as(cls, self.lines.text(seq))
         except (msgspec.DecodeError, LookupError, TypeError) as error:
-            raise self.lines.corrupt(seq, f"the record is no {kind} record ({error})") from error
-
-
-def _record(text: bytes, kind: str, cls: type[_R]) -> _R:
-    record = records.parse(kind, text)
-    assert isinstance(record, cls)  # noqa: S101 - for the type checker: the kind says so
-    return record
+            raise self.lines.corrupt(seq, f"the record is no {cls.__name__.lower()} record ({error})") from error
 
 
 def _names(text: bytes) -> tuple[str, str]:
@@ -303,4 +298,4 @@ def _names(text: bytes) -> tuple[str, str]:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     ns, name = named.ns, named.id if named.checkpoint is None else named.checkpoint
-    return records.untag_text(ns), records.untag_text(name)
+    return untag_text(ns), untag_text(name)

@@ -125,25 +125,14 @@ def _rewritten(line: Line, record: records.Record | None, removal: Removal, numb
         if record.n in numbers:
             yield line.text
     elif isinstance(record, records.Value):
-        yield from (records.line(0, ts, part) for part in _kept_values(record, numbers))
+        kept = [(n, text) for n, text in enumerate(record.values, record.n) if n in numbers]
+        yield from (records.line(0, ts, part) for part in records.values_of(kept))
     elif isinstance(record, records.Checkpoint):
         if record.parent is not None and removal.covers(record.ns, record.parent):
             record = msgspec.structs.replace(record, parent=None)  # the fold's own stays: the rewrite may fail
         yield records.line(0, ts, record)
     else:
         yield line.text
-
-
-def _kept_values(record: records.Value, numbers: set[int]) -> list[records.Value]:
-    kept: list[records.Value] = []
-    for n, text in enumerate(record.values, record.n):
-        if n not in numbers:
-            continue
-        if kept and kept[-1].n + len(kept[-1].values) == n:
-            kept[-1].values.append(text)
-        else:
-            kept.append(records.Value(n=n, values=[text]))
-    return kept
 
 
 def _needed(fold: Checkpoints, thaw: Thawer, ns: str, name: str) -> set[Key]:

@@ -73,8 +73,8 @@ class Runs(msgspec.Struct):
 
     def _take_checkpoint(self, text: bytes) -> None:
         """The run that was restored is over with a checkpoint that leads to nothing, be it that nobody ran it."""
-        record = records.parse("checkpoint", text)
-        if isinstance(record, records.Checkpoint) and not record.ns and not record.next:
+        record = records.parse_as(records.Checkpoint, text)
+        if not record.ns and not record.next:
             self.restored = False
 
     def _take_hook(self, record: records.Open) -> None:

@@ -9,15 +9,16 @@ JSON must not, so such a name stands in its line as the tag that FORMAT.md calls
 
 from __future__ import annotations
 
-import base64
 import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from langgraph_jsonl_checkpoint.log.surrogates import tag_text, untag_text
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 FORMAT = "langgraph-jsonl-checkpoint"
 VERSION = 1
@@ -331,26 +332,12 @@ def _converted(kind: str, record: Record, convert: Callable[[Any], Any]) -> Any:
     return msgspec.structs.replace(record, **fields)
 
 
-def tag_text(text: str) -> Any:
-    """A string as a tree: itself, unless it holds lone surrogates, which JSON must not."""
-    text = str.__str__(text)
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return {"$str": base64.b64encode(text.encode("utf-8", "surrogatepass")).decode()}
-    return text
-
-
-def untag_text(tree: Any) -> str:
-    """The string of a tree that `tag_text` made.
-
-    Raises:
-        ValueError: It is no such tree.
-    """
-    if type(tree) is str:
-        return tree
-    if type(tree) is not dict or type(tree.get("$str")) is not str:
-        raise ValueError(f"a name is a string, not {tree!r:.100}")
-    return base64.b64decode(tree["$str"], validate=True).decode("utf-8", "surrogatepass")
+def values_of(numbered: Iterable[tuple[int, msgspec.Raw]]) -> list[Value]:
+    """The fewest `value` records that give each text its number; the numbers ascend."""
+    found: list[Value] = []
+    for number, text in numbered:
+        if found and found[-1].n + len(found[-1].values) == number:
+            found[-1].values.append(text)
+        else:
+            found.append(Value(n=number, values=[text]))
+    return found

@@ -137,7 +137,6 @@ def header_of(path: str) -> records.Session | None:
             fd = file.fileno()
             begin = begin_of(lambda start, end: os.pread(fd, end - start, start), os.fstat(fd).st_size)
         text, _ = frames.read(memoryview(begin), 0, MAX_HEADER)
-        head = records.parse("session", text.split(b"\n", 1)[0])
+        return records.parse_as(records.Session, text.split(b"\n", 1)[0])
     except (OSError, frames.BadFrameError, msgspec.DecodeError):
         return None
-    return head if isinstance(head, records.Session) else None

@@ -328,9 +328,7 @@ class OpenedLog:
         self._position = found.position
 
     def _take_header(self, text: bytes, seq: int) -> None:
-        header = records.parse("session", text)
-        assert isinstance(header, records.Session)  # noqa: S101 - for the type checker: the kind says so
-        self.header = self.identity.checked(header, seq)
+        self.header = self.identity.checked(records.parse_as(records.Session, text), seq)
 
     def _corrupt(self, offset: int, reason: str, seq: int | None = None) -> CorruptSessionError:
         error = CorruptSessionError(self.identity.path, offset, self._position.seq if seq is None else seq, reason)

@@ -25,6 +25,7 @@ from langgraph_jsonl_checkpoint.folds.contents import Contents
 from langgraph_jsonl_checkpoint.log import journal, local, packing, records
 from langgraph_jsonl_checkpoint.log.arrangement import arranged
 from langgraph_jsonl_checkpoint.log.lines import Lines
+from langgraph_jsonl_checkpoint.log.surrogates import tag_text
 from langgraph_jsonl_checkpoint.log.survey import span
 from langgraph_jsonl_checkpoint.upkeep.verification import Problem, surveyed
 from langgraph_jsonl_checkpoint.upstream import channels
@@ -220,22 +221,19 @@ class _Salvager:
         return [line.text]
 
     def _values(self, record: records.Value, line: journal.Line) -> Iterator[bytes]:
-        held: list[records.Value] = []
+        held: list[tuple[int, msgspec.Raw]] = []
         failed: DanglingError | None = None
         for number, text in enumerate(record.values, record.n):
             try:
                 self._references.take("value", number, text)
             except DanglingError as error:
                 failed = error
-                continue
-            if held and held[-1].n + len(held[-1].values) == number:
-                held[-1].values.append(text)
             else:
-                held.append(records.Value(n=number, values=[text]))
+                held.append((number, text))
         if failed is not None and not held:
             raise failed
         ts = records.timestamp(line.text)
-        yield from [line.text] if failed is None else [records.line(0, ts, each) for each in held]
+        yield from [line.text] if failed is None else [records.line(0, ts, each) for each in records.values_of(held)]
 
     def drop_half_deltas(self) -> None:
         """Leave out the checkpoints whose DeltaChannels would be rebuilt from a part of their writes.
@@ -308,7 +306,7 @@ def _composed(
     kept, source = salvager.kept, salvager.identity.thread_id
     old = salvager.header
     head = into.header(
-        forked_from={"thread_id": records.tag_text(source), "seq": kept[-1].seq},
+        forked_from={"thread_id": tag_text(source), "seq": kept[-1].seq},
         **({} if old is None else {"parent": old.parent, "delegation_depth": old.delegation_depth}),
     )
     ts = records.timestamp(kept[-1].line.text)

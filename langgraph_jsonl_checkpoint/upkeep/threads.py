@@ -11,6 +11,7 @@ import msgspec
 from langgraph_jsonl_checkpoint.errors import CorruptSessionError, SessionError, WrongSerdeError
 from langgraph_jsonl_checkpoint.folds import retention
 from langgraph_jsonl_checkpoint.log import journal, local, packing, records
+from langgraph_jsonl_checkpoint.log.surrogates import tag_text
 from langgraph_jsonl_checkpoint.sessions.identity import header_of
 from langgraph_jsonl_checkpoint.sessions.reader import Reader
 from langgraph_jsonl_checkpoint.values.seal import SEALED, SealError
@@ -66,7 +67,7 @@ def copy(sessions: Sessions, serde: Callable[[str], Serde], source: str, target:
     head = sessions.identity(target).header(
         delegation_depth=header.delegation_depth,
         parent=header.parent,
-        forked_from={"thread_id": records.tag_text(source), "seq": len(lines) - 1},
+        forked_from={"thread_id": tag_text(source), "seq": len(lines) - 1},
     )
     ts = records.timestamp(lines[-1].text)
     texts = [line.text for line in lines[1:]]

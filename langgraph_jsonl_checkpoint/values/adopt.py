@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from langgraph_jsonl_checkpoint.errors import SessionError
-from langgraph_jsonl_checkpoint.log.records import untag_text
+from langgraph_jsonl_checkpoint.log.surrogates import untag_text
 from langgraph_jsonl_checkpoint.values import messages, ranges, types
 from langgraph_jsonl_checkpoint.values.bulk import TEXT, part_of_scalar
 from langgraph_jsonl_checkpoint.values.copies import EMPTY, NEVER, Is, Scalars, Shaped, copy_of_number, payload_of

@@ -76,10 +76,7 @@ class Book:
             LookupError: Nothing has this number.
         """
         _, kind, text = next(self.run(number, number))
-        if kind == "message":
-            text = bytes(text)
-            return kind, text[text.index(_MESSAGE) + len(_MESSAGE) : -1]
-        return kind, text
+        return kind, _message_text(bytes(text)) if kind == "message" else text
 
     def run(self, first: int, last: int) -> Iterator[tuple[int, str, bytes | msgspec.Raw]]:
         """(number, kind, text) of the numbers from `first` to `last`; of messages the lines, for `message_of`.
@@ -125,11 +122,7 @@ class Book:
         seqs, at = self.numbers.seqs, bisect_left(self.numbers.seqs, self._hashed)
         for seq, (kind, text) in enumerate(self.lines.since(self._hashed), self._hashed):
             if at < len(seqs) and seqs[at] == seq:
-                texts = (
-                    [text[text.index(_MESSAGE) + len(_MESSAGE) : -1]]
-                    if kind == "message"
-                    else _values(text, self.numbers.firsts[at])
-                )
+                texts = [_message_text(text)] if kind == "message" else _values(text, self.numbers.firsts[at])
                 for i, each in enumerate(texts, self.numbers.firsts[at]):
                     self._hashes.setdefault(hash((kind, bytes(each))), i)
                 at += 1
@@ -183,9 +176,13 @@ def message_of(line: bytes | msgspec.Raw, number: int) -> dict[str, Any]:
     return record.message
 
 
+def _message_text(line: bytes) -> bytes:
+    """The text of the message in a `message` record's line, which ends with it and a brace."""
+    return line[line.index(_MESSAGE) + len(_MESSAGE) : -1]
+
+
 def _values(text: bytes, first: int) -> list[msgspec.Raw]:
-    record = records.parse("value", text)
-    assert isinstance(record, records.Value)  # noqa: S101 - for the type checker: the kind says so
+    record = records.parse_as(records.Value, text)
     if record.n != first:
         raise ValueError(f"number {first} is not where the log's index says that it is")
     return record.values

@@ -36,8 +36,7 @@ class Numbers(msgspec.Struct):
                 raise ValueError("a message has no number")
             self._take(int(found[1]), 1, seq)
         elif kind == "value":
-            record = records.parse(kind, text)
-            assert isinstance(record, records.Value)  # noqa: S101 - for the type checker: the kind says so
+            record = records.parse_as(records.Value, text)
             self._take(record.n, len(record.values), seq)
 
     def _take(self, number: int, count: int, seq: int) -> None:

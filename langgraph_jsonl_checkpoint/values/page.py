@@ -11,6 +11,7 @@ import msgspec
 
 from langgraph_jsonl_checkpoint.errors import ValueEncodingError
 from langgraph_jsonl_checkpoint.log import records
+from langgraph_jsonl_checkpoint.log.surrogates import tag_text
 from langgraph_jsonl_checkpoint.values import ranges
 from langgraph_jsonl_checkpoint.values.adopt import refrozen
 from langgraph_jsonl_checkpoint.values.copies import NEVER
@@ -200,13 +201,13 @@ def _append(found: list[Any], each: Any) -> None:
 def _without_surrogates(part: Any) -> Any:
     """A part whose strings with lone surrogates are tagged; parts within parts are left to their own turn."""
     if type(part) is str:
-        return records.tag_text(part)
+        return tag_text(part)
     if type(part) is list:
         return [_without_surrogates(p) for p in part]
     if type(part) is dict:
-        if all(type(records.tag_text(k)) is str for k in part):
+        if all(type(tag_text(k)) is str for k in part):
             return {k: _without_surrogates(p) for k, p in part.items()}
-        return {"$dict": [[records.tag_text(k), _without_surrogates(p)] for k, p in part.items()]}
+        return {"$dict": [[tag_text(k), _without_surrogates(p)] for k, p in part.items()]}
     if type(part) is DictPart and not part.large:
         return _without_surrogates(part.parts)
     return part

@@ -24,7 +24,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Command, Interrupt, Overwrite, Send
 
 from langgraph_jsonl_checkpoint.errors import SessionError
-from langgraph_jsonl_checkpoint.log.records import untag_text
+from langgraph_jsonl_checkpoint.log.surrogates import untag_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,6 +17,7 @@ from cases.graphs import TwinState, at, both, call, chain, checkpoint, config, i
 from cases.logs import records
 from langgraph_jsonl_checkpoint import JsonlSaver
 from langgraph_jsonl_checkpoint.folds.checkpoints import Checkpoints
+from langgraph_jsonl_checkpoint.log.records import Writes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -354,11 +355,11 @@ def test_a_write_that_comes_while_another_thread_reads_is_there(root: Path, monk
             saver.put_writes(where, [("x", number)], f"task-{number}")
     parsed, late = Checkpoints._parsed, threading.Thread(target=lambda: saver.put_writes(where, [("x", 3)], "task-3"))
 
-    def slow(self: Checkpoints, seq: int, kind: str, cls: type[Any]) -> Any:
-        if kind == "writes" and late.ident is None and threading.current_thread() is threading.main_thread():
+    def slow(self: Checkpoints, seq: int, cls: type[Any]) -> Any:
+        if cls is Writes and late.ident is None and threading.current_thread() is threading.main_thread():
             late.start()
             late.join()
-        return parsed(self, seq, kind, cls)
+        return parsed(self, seq, cls)
 
     monkeypatch.setattr(Checkpoints, "_parsed", slow)
     with JsonlSaver(root) as saver:
