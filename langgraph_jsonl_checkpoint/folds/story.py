@@ -31,7 +31,7 @@ class Story:
         self._calls = ToolCalls()
         self._known: set[int] = set()  # numbers of messages that came
         self._ids: set[str] = set()
-        self._runs: list[ranges.Range] = []  # of the messages of the last checkpoint
+        self._ranges: list[ranges.Range] = []  # of the messages of the last checkpoint
         self._todos: Any = None
         self._answers: set[tuple[str, str]] = set()
         self._pending: dict[str, list[tuple[int, msgspec.Raw]]] = {}  # writes to a DeltaChannel, by checkpoint
@@ -62,26 +62,27 @@ class Story:
             yield TodosEvent(seq, thaw.built(self._todos))
 
     def _listed(self, tree: Any, seq: int, thaw: Thawer) -> Iterator[Event]:
-        runs = tree.get("$list") if isinstance(tree, dict) else None
-        if runs is None:
+        held = tree.get("$list") if isinstance(tree, dict) else None
+        if held is None:
             # A snapshot of a DeltaChannel, or a list that is too short to be numbered.
             yield from self._written(channels.delta_value(thaw.built(tree)), seq)
             return
         # Append-only lists begin as the last one did: only what differs is looked at.
-        same = next((i for i, (a, b) in enumerate(zip(self._runs, runs, strict=False)) if a != b), None)
-        same = min(len(self._runs), len(runs)) if same is None else same
-        for run in runs[same:]:
-            for number in self._numbers(run, self._runs[same] if same < len(self._runs) else None, thaw):
+        before = self._ranges
+        both = min(len(before), len(held))
+        same = next((i for i in range(both) if before[i] != held[i]), both)
+        for each in held[same:]:
+            for number in self._numbers(each, before[same] if same < len(before) else None, thaw):
                 if number not in self._known:
                     self._known.add(number)
                     yield from self._message(thaw.number(number), seq)
-        self._runs = runs
+        self._ranges = held
 
-    def _numbers(self, run: ranges.Range, old: ranges.Range | None, thaw: Thawer) -> Iterator[int]:
-        for first, last in thaw.flat([run]):
+    def _numbers(self, new: ranges.Range, old: ranges.Range | None, thaw: Thawer) -> Iterator[int]:
+        for first, last in thaw.flat([new]):
             begin = first
             if isinstance(old, list) and old[0] == first and old[1] <= last:
-                begin = old[1] + 1  # the last run has grown
+                begin = old[1] + 1  # the last range has grown
             yield from range(begin, last + 1)
 
     def _written(self, value: Any, seq: int) -> Iterator[Event]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from langgraph_jsonl_checkpoint.errors import SessionError
-from langgraph_jsonl_checkpoint.log.surrogates import untag_text
 from langgraph_jsonl_checkpoint.values import messages, ranges, types
 from langgraph_jsonl_checkpoint.values.bulk import TEXT, part_of_scalar
 from langgraph_jsonl_checkpoint.values.copies import EMPTY, NEVER, Is, Scalars, Shaped, copy_of_number, payload_of
@@ -110,13 +109,8 @@ class _Adopter:
         return {tag: part}, Shaped(type(value), tag, copy)
 
     def _dict(self, trees: dict[str, Any], live: Any, before: Any) -> tuple[Any, Any]:
-        olds = before.parts if type(before) is DictPart else {}
-        lives = live if type(live) is dict else {}
-        members = {k: self._adopt(t, lives.get(k), olds.get(k)) for k, t in trees.items()}
-        parts, copies = ({k: m[i] for k, m in members.items()} for i in (0, 1))
-        if all(map(is_plain, parts.values())):
-            return trees, copies
-        return DictPart({k: lives.get(k) for k in trees}, parts, copies, large=False), copies
+        part = self._members(trees, live, before, large=False)
+        return trees if all(map(is_plain, part.parts.values())) else part, part.copies
 
     def _item(self, number: int, live: Any) -> tuple[Any, Any]:
         item = self._new_item(self._book.text(number)[0], copy_of(self._thaw.number(number)), live, number)
@@ -129,8 +123,8 @@ class _Adopter:
         return item
 
     def _list(self, tree: dict[str, Any], live: Any, before: Any) -> tuple[Any, Any]:
-        runs: list[ranges.Range] = tree["$list"]
-        same = type(before) is ListPart and before.session is self._book.token and before.ranges == runs
+        held: list[ranges.Range] = tree["$list"]
+        same = type(before) is ListPart and before.session is self._book.token and before.ranges == held
         if same and type(live) is list and len(live) == before.length:
             part = before.rebound(live[:])
             for item in part.parts:
@@ -142,7 +136,7 @@ class _Adopter:
         if set(map(type, value)) <= _SCALARS:
             part = ListPart([part_of_scalar(v) for v in value], View(lives, Scalars(value), []))
         else:
-            numbers = [n for first, last in ranges.flat(runs, self._book.stem) for n in range(first, last + 1)]
+            numbers = [n for first, last in ranges.flat(held, self._book.stem) for n in range(first, last + 1)]
             parts: list[Any] = []
             copies = [copy_of(v) for v in value]
             for number, each, copy, own in zip(numbers, value, copies, lives, strict=True):
@@ -151,7 +145,7 @@ class _Adopter:
                     continue
                 parts.append(self._new_item("message" if type(copy) is tuple else "value", copy, own, number))
             part = ListPart(parts, View(lives, [state_of(c) for c in copies], [extra_of(c) for c in copies]))
-        part.runs, part.ranges, part.session = [], runs, self._book.token
+        part.stretches, part.ranges, part.session = [], held, self._book.token
         return self._kept(part)
 
     def _kept(self, part: ListPart) -> tuple[Any, Any]:
@@ -160,25 +154,19 @@ class _Adopter:
         return part, part.copy
 
     def _map(self, tree: dict[str, Any], live: Any, before: Any) -> tuple[Any, Any]:
-        runs: list[ranges.Range] = tree["$map"]
-        trees: dict[str, Any] = {}
-        count = 0
-        for first, last in ranges.flat(runs, self._book.stem):
-            count += last - first + 1
-            for number in range(first, last + 1):
-                key, *member = self._thaw.tree(self._book.text(number)[1])
-                key = key if type(key) is str else untag_text(key)
-                if member:
-                    trees[key] = member[0]
-                else:
-                    trees.pop(key, None)
+        held: list[ranges.Range] = tree["$map"]
+        part = self._members(self._thaw.entries(held), live, before, large=True)
+        part.count = sum(last - first + 1 for first, last in ranges.flat(held, self._book.stem))
+        part.ranges, part.session = held, self._book.token
+        return part, part.copies
+
+    def _members(self, trees: dict[str, Any], live: Any, before: Any, *, large: bool) -> DictPart:
+        """The part of a dict, made of its members."""
         olds = before.parts if type(before) is DictPart else {}
         lives = live if type(live) is dict else {}
         members = {k: self._adopt(t, lives.get(k), olds.get(k)) for k, t in trees.items()}
         parts, copies = ({k: m[i] for k, m in members.items()} for i in (0, 1))
-        part = DictPart({k: lives.get(k) for k in trees}, parts, copies, large=True)
-        part.count, part.ranges, part.session = count, runs, self._book.token
-        return part, part.copies
+        return DictPart({k: lives.get(k) for k in trees}, parts, copies, large=large)
 
 
 def copy_of(value: Any) -> Any:

@@ -75,10 +75,10 @@ class Book:
         Raises:
             LookupError: Nothing has this number.
         """
-        _, kind, text = next(self.run(number, number))
+        _, kind, text = next(self.between(number, number))
         return kind, _message_text(bytes(text)) if kind == "message" else text
 
-    def run(self, first: int, last: int) -> Iterator[tuple[int, str, bytes | msgspec.Raw]]:
+    def between(self, first: int, last: int) -> Iterator[tuple[int, str, bytes | msgspec.Raw]]:
         """(number, kind, text) of the numbers from `first` to `last`; of messages the lines, for `message_of`.
 
         Raises:
@@ -129,20 +129,20 @@ class Book:
         self._hashed = self.lines.next
 
     def stem(self, number: int) -> ranges.Stem:
-        """The runs of the container with that number, for one that begins with it."""
+        """The ranges of the container with that number, for one that begins with it."""
         known, wanted = self._stems, [number]
         while number not in known:
             each = wanted[-1]
             tree = msgspec.json.decode(self.text(each)[1])
-            runs = tree.get("$list") or tree.get("$map")
-            before = [r for r in runs if type(r) is int and r not in known]
+            found = tree.get("$list") or tree.get("$map")
+            before = [r for r in found if type(r) is int and r not in known]
             if any(r >= each for r in before):
                 raise ValueError(f"the list that is number {each} begins with one that stands behind it")
-            if before:  # a long chain: a list that goes on in other numbers has a stem of its own each 32 runs
+            if before:  # a long chain: a list of scattered numbers has a stem more for each 32 ranges
                 wanted.append(before[-1])
             else:
-                count = sum(known[r].count if type(r) is int else r[1] - r[0] + 1 for r in runs)
-                known[wanted.pop()] = ranges.Stem(runs, count)
+                count = sum(known[r].count if type(r) is int else r[1] - r[0] + 1 for r in found)
+                known[wanted.pop()] = ranges.Stem(found, count)
         return known[number]
 
     def turn(self, page: Page | None) -> Callable[[Any], bytes]:

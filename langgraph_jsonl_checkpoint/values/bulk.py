@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from langgraph_jsonl_checkpoint.values.copies import Scalars, copy_of_number
-from langgraph_jsonl_checkpoint.values.parts import LARGE, REFERENCE, ListPart, View
+from langgraph_jsonl_checkpoint.values.parts import LARGE, REFERENCE, Frozen, ListPart, View
 
 TEXT = frozenset({str})
 _FEW = 64  # members of a dict up to which it may be small
@@ -25,7 +25,7 @@ def part_of_scalar(value: Any) -> Any:
     return value
 
 
-def scalars(value: list[Any]) -> tuple[Any, Any, int] | None:
+def scalars(value: list[Any]) -> Frozen | None:
     """A long list of small scalars, such as an embedding, without a Python step for each; None if it is none."""
     kinds = set(map(type, value))
     if not kinds <= {int, float, bool, type(None)}:
@@ -38,7 +38,7 @@ def scalars(value: list[Any]) -> tuple[Any, Any, int] | None:
     return made, made.states, REFERENCE
 
 
-def extended(value: list[Any], old: ListPart, scalars: tuple[Any, Any, int]) -> tuple[Any, Any, int]:
+def extended(value: list[Any], old: ListPart, scalars: Frozen) -> Frozen:
     """A long list of scalars whose place holds a numbered list: only what was appended is new."""
     kept = old.length
     if kept > len(value) or Scalars(old.parts[:kept]) != value[:kept]:
@@ -46,7 +46,7 @@ def extended(value: list[Any], old: ListPart, scalars: tuple[Any, Any, int]) -> 
     if kept == len(value):
         return old, old.copy, REFERENCE
     made = scalars[0]
-    made.before, made.runs = old, [(0, kept), (-1, len(value) - kept)]
+    made.before, made.stretches = old, [(0, kept), (-1, len(value) - kept)]
     return scalars
 
 

@@ -26,6 +26,7 @@ from langgraph_jsonl_checkpoint.values.parts import (
     LARGE,
     REFERENCE,
     DictPart,
+    Frozen,
     Item,
     ListPart,
     View,
@@ -35,7 +36,7 @@ from langgraph_jsonl_checkpoint.values.parts import (
     state_of,
     view_of,
 )
-from langgraph_jsonl_checkpoint.values.runs import runs_of
+from langgraph_jsonl_checkpoint.values.stretches import stretches_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -71,7 +72,7 @@ class Freezer:
     def _copy_of(self, part: ListPart) -> Any:
         return self._never() if part.messages else part.copy
 
-    def freeze(self, value: Any, before: Any = None, large: int = LARGE) -> tuple[Any, Any, int]:
+    def freeze(self, value: Any, before: Any = None, large: int = LARGE) -> Frozen:
         """A value's part, its copy, and the size of the part's text in bytes, about.
 
         Args:
@@ -107,7 +108,7 @@ class Freezer:
             value = {str.__str__(k) if isinstance(k, str) else k: field for k, field in value.items()}
         return self._dict(value, before, LARGE_FIELD)[0]
 
-    def _text(self, value: str) -> tuple[Any, Any, int]:
+    def _text(self, value: str) -> Frozen:
         size = len(value) + 2
         if size < LARGE:
             return value, value, size
@@ -117,7 +118,7 @@ class Freezer:
             self._known.add(item, size)
         return item, value, REFERENCE
 
-    def _message(self, value: BaseMessage) -> tuple[Any, Any, int]:
+    def _message(self, value: BaseMessage) -> Frozen:
         known = type(value) in messages.KNOWN
         item = self._known.find(value) if known else None
         if item is None:
@@ -179,7 +180,7 @@ class Freezer:
             tree[name], copies[name], _ = self._plain(fields[name])
         return Item("message", tree, (old.copy[0], copies, old.copy[2]), value, told=nevers == self._nevers)
 
-    def _plain(self, value: Any) -> tuple[Any, Any, int]:
+    def _plain(self, value: Any) -> Frozen:
         """`freeze` for what stays inside its message, whatever its size, unless it holds messages itself."""
         kind = type(value)
         if kind is str:
@@ -199,7 +200,7 @@ class Freezer:
                 return {k: r[0] for k, r in items.items()}, {k: r[1] for k, r in items.items()}, size
         return self.freeze(value)
 
-    def _dict(self, value: dict[Any, Any], before: Any, large: int) -> tuple[Any, Any, int]:
+    def _dict(self, value: dict[Any, Any], before: Any, large: int) -> Frozen:
         live, value = value, dict(value)  # one look: another thread may change it meanwhile
         if not value:
             return {}, {}, 2
@@ -237,14 +238,14 @@ class Freezer:
             self._known.add_container(live, made)
         return made, copies, size_of(made) if made.large else size
 
-    def _list(self, value: list[Any], before: Any) -> tuple[Any, Any, int]:
+    def _list(self, value: list[Any], before: Any) -> Frozen:
         value = value[:]  # one look: another thread may append meanwhile
         try:
             return self._list_of(value, before)
         except _MemoryFoundError:
             return self._list_of([v for v in value if not messages.is_lent(v)], before)
 
-    def _list_of(self, value: list[Any], before: Any) -> tuple[Any, Any, int]:
+    def _list_of(self, value: list[Any], before: Any) -> Frozen:
         if value and type(value[0]) is messages.MemoryMessage:
             del value[0]  # the saver put it there: restored messages begin with it
         if not value:
@@ -255,9 +256,9 @@ class Freezer:
         if type(old) is not ListPart or type(old.states) is Scalars or 2 * len(value) < old.length:
             # Nothing to compare with, or a few elements that are found one by one.
             return self._new_list(value, None, [(-1, len(value))])
-        runs = runs_of(old, view_of(value))
-        if not runs or runs[0] != (0, old.length):
-            return self._new_list(value, old, runs)
+        stretches = stretches_of(old, view_of(value))
+        if not stretches or stretches[0] != (0, old.length):
+            return self._new_list(value, old, stretches)
         if len(value) == old.length:
             return old, self._copy_of(old), REFERENCE
         rows = [self._element(element) for element in value[old.length :]]
@@ -265,12 +266,12 @@ class Freezer:
         self._known.add_container(value[0], made)
         return made, self._copy_of(made), REFERENCE
 
-    def _new_list(self, value: list[Any], old: ListPart | None, runs: list[tuple[int, int]]) -> tuple[Any, Any, int]:
+    def _new_list(self, value: list[Any], old: ListPart | None, stretches: list[tuple[int, int]]) -> Frozen:
         parts: list[Any] = []
         states: list[Any] = []
         extras: list[Any] = []
         size, plain = 2, True
-        for begin, length in runs:
+        for begin, length in stretches:
             if begin >= 0 and old is not None:
                 parts += old.parts[begin : begin + length]
                 states += old.states[begin : begin + length]
@@ -287,11 +288,11 @@ class Freezer:
         if size < LARGE and plain:
             return parts, states, size
         made = ListPart(parts, View(value, states, extras))
-        made.before, made.runs = old, runs
+        made.before, made.stretches = old, stretches
         self._known.add_container(value[0], made)
         return made, self._copy_of(made), REFERENCE
 
-    def _twin(self, old: ListPart | None, at: int, element: Any) -> tuple[Any, Any, int] | None:
+    def _twin(self, old: ListPart | None, at: int, element: Any) -> Frozen | None:
         """An element as the item that was written at its place, if it would be written the same.
 
         A run that begins has objects of its own: no identity tells them.
@@ -305,7 +306,7 @@ class Freezer:
         self._known.add(item, REFERENCE)
         return item, item.copy, REFERENCE
 
-    def _element(self, element: Any) -> tuple[Any, Any, int]:
+    def _element(self, element: Any) -> Frozen:
         """An element of a list: a number of its own if it is worth finding again."""
         if messages.is_lent(element):
             raise _MemoryFoundError
@@ -321,7 +322,7 @@ class Freezer:
         self._known.add(item, size)
         return item, copy, REFERENCE
 
-    def _tagged(self, value: Any, before: Any) -> tuple[Any, Any, int]:
+    def _tagged(self, value: Any, before: Any) -> Frozen:
         tagged = types.tagged(value)
         if tagged is None:
             tree = self._serde(value)
@@ -338,7 +339,7 @@ class Freezer:
             return Item("value", tree, NEVER, None, told=False), copy, REFERENCE
         return tree, copy, size
 
-    def _payload(self, payload: Any, before: Any) -> tuple[Any, Any, int]:
+    def _payload(self, payload: Any, before: Any) -> Frozen:
         if type(payload) is str:
             return payload, payload, len(payload)
         if type(payload) is not types.Fields:

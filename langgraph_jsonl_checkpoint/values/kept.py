@@ -45,9 +45,9 @@ class Kept:
         fields = self._fields.get(number)
         return None if fields is None else fields.message()
 
-    def run(self, first: int, last: int) -> list[BaseMessage] | None:
+    def between(self, first: int, last: int) -> list[BaseMessage] | None:
         """The messages from number `first` to `last`; None if one of them is not kept."""
-        if last - first >= len(self._fields):  # of a forged run's million millions none is looked at
+        if last - first >= len(self._fields):  # a forged range of millions is not walked through
             return None
         found = [fields for fields in map(self._fields.get, range(first, last + 1)) if fields is not None]
         return [fields.message() for fields in found] if len(found) == last + 1 - first else None

@@ -123,7 +123,7 @@ class Page:
             self._elements(part.parts[: part.length], found)
             return self._keep_ranges(part, found, "$list", part.length)
         at = 0
-        for begin, length in part.runs:
+        for begin, length in part.stretches:
             if begin >= 0:
                 for each in ranges.cut(old.ranges, begin, length, self._stem):
                     _append(found, each)

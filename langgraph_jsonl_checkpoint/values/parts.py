@@ -22,6 +22,9 @@ from langgraph_jsonl_checkpoint.values.copies import NEVER
 LARGE = 256  # bytes of JSON text from which a value is written once and referred to
 REFERENCE = 14  # bytes of a reference's text, about
 
+Frozen = tuple[Any, Any, int]
+"""A frozen value: its part, its copy, and the size of the part's text in bytes, about."""
+
 
 class Item:
     """A message or a large value: written once, then a number.
@@ -80,14 +83,15 @@ class ListPart:
         extras: Of messages the copies of their extra fields.
         messages: Whether there are messages among the elements.
         before: The part written for this place before, until this one is written.
-        runs: For each run of elements: (begin in `before`, length), or (-1, length) for new ones.
+        stretches: What it is made of: (begin in `before`, length) of elements that were there, (-1, length) of new
+            ones.
         ranges: The numbers, once written: [first, last], both included, or a number whose list is spliced in.
         session: As in `Item`.
     """
 
     __slots__ = (
-        *("_may_grow", "before", "extras", "length", "messages", "objects", "parts", "ranges", "runs"),
-        *("session", "states"),
+        *("_may_grow", "before", "extras", "length", "messages", "objects", "parts", "ranges"),
+        *("session", "states", "stretches"),
     )
 
     def __init__(self, parts: list[Any], view: View) -> None:
@@ -96,7 +100,7 @@ class ListPart:
         self.length = len(parts)
         self.messages = not messages.KNOWN.isdisjoint(map(type, view.objects))
         self.before: ListPart | None = None
-        self.runs: list[tuple[int, int]] = [(-1, len(parts))] if parts else []
+        self.stretches: list[tuple[int, int]] = [(-1, len(parts))] if parts else []
         self.ranges: list[Any] | None = None
         self.session: object = None
         self._may_grow = [True]
@@ -124,7 +128,7 @@ class ListPart:
         made.extras += [extra_of(copy) for copy in copies]
         made.length = len(value)
         made.messages = self.messages or any(type(copy) is tuple for copy in copies)
-        made.before, made.runs = self, [(0, self.length), (-1, len(parts))]
+        made.before, made.stretches = self, [(0, self.length), (-1, len(parts))]
         made.ranges, made.session = None, None
         made._may_grow = [True]  # noqa: SLF001 - one of its own class
         return made
@@ -134,7 +138,7 @@ class ListPart:
         n = self.length
         parts = [p.of(v) if type(p) is Item else p for p, v in zip(self.parts[:n], value, strict=True)]
         made = ListPart(parts, View(value, self._states(), self.extras[:n]))
-        made.runs, made.ranges, made.session = [], self.ranges, self.session
+        made.stretches, made.ranges, made.session = [], self.ranges, self.session
         return made
 
 

@@ -1,7 +1,7 @@
-"""Runs of numbers: `[[0, 811], [813, 813]]`, both ends included.
+"""Ranges of numbers: `[[0, 811], [813, 813]]`, both ends included.
 
-A bare number `k` in a run stands for the runs of the container that is number `k`, so that a list whose numbers are
-scattered does not repeat them all each time it grows: after `LONGEST` runs they become a stem of their own.
+Where the numbers of a list are scattered, it would repeat them all each time it grows. So a bare number `k` may stand
+among ranges, for those of the container that is number `k`: after `LONGEST` ranges they become a stem of their own.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ if TYPE_CHECKING:
 Range = list[int] | int
 LONGEST = 32
 
+BEGINS = b'{"$list":', b'{"$map":'
+"""What the text of a container of numbers begins with. Numbers are no secret, so no serde seals it."""
+
 
 class Stem:
-    """The runs of a container that others begin with, and how many numbers they hold."""
+    """The ranges of a container that others begin with, and how many numbers they hold."""
 
     __slots__ = ("count", "ranges")
 
@@ -26,8 +29,8 @@ class Stem:
         self.count = count
 
 
-class Met:
-    """Numbers that were met, as runs."""
+class NumberSet:
+    """A set of numbers, kept as ranges."""
 
     __slots__ = ("_firsts", "_lasts")
 
@@ -36,7 +39,7 @@ class Met:
         self._lasts: list[int] = []
 
     def add(self, first: int, last: int) -> bool:
-        """Take in a run; whether none of its numbers was met before."""
+        """Add a range of numbers none of which is there; if one is, add none and return False."""
         firsts, lasts = self._firsts, self._lasts
         at = bisect_right(firsts, first)
         if at and lasts[at - 1] >= first or at < len(firsts) and firsts[at] <= last:
@@ -46,7 +49,16 @@ class Met:
         else:
             firsts.insert(at, first)
             lasts.insert(at, last)
+            at += 1
+        if at < len(firsts) and firsts[at] == last + 1:
+            del firsts[at]
+            lasts[at - 1] = lasts.pop(at)
         return True
+
+    def holds(self, first: int, last: int) -> bool:
+        """Whether all numbers from `first` to `last` are there."""
+        at = bisect_right(self._firsts, first) - 1
+        return at >= 0 and first <= last <= self._lasts[at]
 
 
 def add(ranges: list[Range], first: int, last: int) -> None:
@@ -59,7 +71,7 @@ def add(ranges: list[Range], first: int, last: int) -> None:
 
 
 def cut(ranges: list[Range], begin: int, length: int, stem: Callable[[int], Stem]) -> list[Range]:
-    """The runs of `length` numbers from the `begin`-th on."""
+    """The ranges of `length` numbers from the `begin`-th on."""
     out: list[Range] = []
     at, end = 0, begin + length
     for each in ranges:
@@ -75,18 +87,18 @@ def cut(ranges: list[Range], begin: int, length: int, stem: Callable[[int], Stem
     return out
 
 
-def continued(runs: list[Range], before: list[Range], stem: Callable[[int], Stem]) -> list[Range]:
-    """The same numbers as `runs`, beginning as `before` does if they begin with all of its numbers.
+def continued(ranges: list[Range], before: list[Range], stem: Callable[[int], Stem]) -> list[Range]:
+    """The same numbers as `ranges`, beginning as `before` does if they begin with all of its numbers.
 
     A list whose elements are all other objects than before may have their numbers; then its stems stay, too.
     """
-    old, new = list(flat(before, stem)), list(flat(runs, stem))
+    old, new = list(flat(before, stem)), list(flat(ranges, stem))
     last = len(old) - 1
     if not 0 < last < len(new) or new[:last] != old[:last]:
-        return runs
+        return ranges
     (first, end), (same, beyond) = old[last], new[last]
     if first != same or beyond < end:
-        return runs
+        return ranges
     found = list(before)
     if beyond > end:
         add(found, end + 1, beyond)
@@ -96,7 +108,7 @@ def continued(runs: list[Range], before: list[Range], stem: Callable[[int], Stem
 
 
 def flat(ranges: list[Range], stem: Callable[[int], Stem]) -> Iterator[tuple[int, int]]:
-    """All runs in order, stems resolved: (first, last)."""
+    """All ranges in order, stems resolved: (first, last)."""
     stack: list[Iterator[Range]] = [iter(ranges)]
     while stack:
         each = next(stack[-1], None)

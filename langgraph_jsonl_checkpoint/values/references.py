@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.values.messages import CLASSES
-from langgraph_jsonl_checkpoint.values.seal import SealError
+from langgraph_jsonl_checkpoint.values.ranges import BEGINS, NumberSet
+from langgraph_jsonl_checkpoint.values.seal import SEALED, SealError
 from langgraph_jsonl_checkpoint.values.types import UNTAG
 
 if TYPE_CHECKING:
@@ -22,26 +22,6 @@ Kind = Literal["message", "value"]
 
 class DanglingError(Exception):
     """A tree refers to a number that is not there, or holds what this version does not know."""
-
-
-class _Runs:
-    """Numbers, as runs of neighbours in ascending order."""
-
-    def __init__(self) -> None:
-        self._firsts: list[int] = []
-        self._lasts: list[int] = []
-
-    def add(self, number: int) -> None:
-        if self._lasts and self._lasts[-1] + 1 == number:
-            self._lasts[-1] = number
-        else:
-            self._firsts.append(number)
-            self._lasts.append(number)
-
-    def hold(self, first: int, last: int) -> bool:
-        """Whether all numbers from `first` to `last` are among them."""
-        at = bisect_right(self._firsts, first) - 1
-        return at >= 0 and first <= last <= self._lasts[at]
 
 
 class References:
@@ -61,7 +41,7 @@ class References:
     def __init__(self, serde: Serde, *, opens: bool) -> None:
         self._serde = serde
         self._opens = opens
-        self._all, self._messages, self._values = _Runs(), _Runs(), _Runs()
+        self._all, self._messages, self._values = NumberSet(), NumberSet(), NumberSet()
         self._stems: set[int] = set()
         self.next = 0
         self.sealed = self.opened = self.refused = 0
@@ -86,8 +66,8 @@ class References:
             self._check(tree)
             if type(tree) is dict and len(tree) == 1 and next(iter(tree)) in ("$list", "$map"):
                 self._stems.add(number)
-        (self._messages if kind == "message" else self._values).add(number)
-        self._all.add(number)
+        (self._messages if kind == "message" else self._values).add(number, number)
+        self._all.add(number, number)
         self.next = number + 1
 
     def check(self, text: bytes | msgspec.Raw) -> None:
@@ -101,12 +81,11 @@ class References:
     def _opened(self, text: bytes | msgspec.Raw) -> Any:
         """A text's tree; None of one that is sealed and cannot be opened."""
         plain = bytes(text)
-        if not self._opens and plain.startswith(b'{"$sealed":'):
+        if not self._opens and plain.startswith(SEALED):
             self.sealed += 1
             return None
         try:
-            # The numbers of a long list are no secret.
-            if not plain.startswith((b'{"$list":', b'{"$map":')):
+            if not plain.startswith(BEGINS):
                 plain = self._serde.open(plain)
                 self.opened += 1
             return msgspec.json.decode(plain)
@@ -127,7 +106,7 @@ class References:
         like = tree.get("like")
         if like is not None:
             below = like.get("$ref") if type(like) is dict else None
-            if type(below) is not int or not self._messages.hold(below, below):
+            if type(below) is not int or not self._messages.holds(below, below):
                 raise DanglingError(f"a message is like {like!r}, which is no message before it")
         elif tree.get("class") not in CLASSES:
             raise DanglingError(f"a message is of class {tree.get('class')!r}, which this version does not know")
@@ -145,29 +124,29 @@ class References:
                 if not tag.startswith("$"):
                     stack += each.values()
                 elif tag == "$ref":
-                    self._check_run(self._all, payload, payload)
+                    self._check_range(self._all, payload, payload)
                 elif tag in ("$list", "$map"):
-                    self._check_runs(tag, payload)
+                    self._check_ranges(tag, payload)
                 elif tag in UNTAG:
                     stack.append(payload)
                 elif tag != "$serde":
                     raise DanglingError(f"this version does not know the tag {tag!r}")
 
-    def _check_runs(self, tag: str, runs: Any) -> None:
-        if type(runs) is not list:
-            raise DanglingError(f"a {tag} is made of {runs!r}")
+    def _check_ranges(self, tag: str, ranges: Any) -> None:
+        if type(ranges) is not list:
+            raise DanglingError(f"a {tag} is made of {ranges!r}")
         among = self._all if tag == "$list" else self._values
-        for run in runs:
-            if type(run) is int:
-                if run not in self._stems:
-                    raise DanglingError(f"a {tag} begins with number {run}, which is no list before it")
-            elif type(run) is list and len(run) == 2:  # noqa: PLR2004
-                self._check_run(among, run[0], run[1])
+        for each in ranges:
+            if type(each) is int:
+                if each not in self._stems:
+                    raise DanglingError(f"a {tag} begins with number {each}, which is no list before it")
+            elif type(each) is list and len(each) == 2:  # noqa: PLR2004
+                self._check_range(among, each[0], each[1])
             else:
-                raise DanglingError(f"a {tag} is made of {run!r}")
+                raise DanglingError(f"a {tag} is made of {each!r}")
 
-    def _check_run(self, among: _Runs, first: Any, last: Any) -> None:
-        if type(first) is not int or type(last) is not int or not among.hold(first, last):
+    def _check_range(self, among: NumberSet, first: Any, last: Any) -> None:
+        if type(first) is not int or type(last) is not int or not among.holds(first, last):
             what = f"number {first!r}, which is" if first == last else f"numbers {first!r} to {last!r}, which are"
             raise DanglingError(f"a reference to {what} not there before it")
 

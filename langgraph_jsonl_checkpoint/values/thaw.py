@@ -28,10 +28,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _TAG = b'{"$'  # without it a text holds no tag and is what it says
-_RUNS = b'{"$list":', b'{"$map":'  # what a list begins with is numbers, which are no secret and never sealed
 _decode = msgspec.json.decode
 _REPEATED = 1 << 32  # bytes of text that one value may read again: forged references repeat without end
-_EACH, _JUMP = 1 << 10, 1 << 14  # what reading a number again, and a run of numbers, costs beside its text
+_EACH, _JUMP = 1 << 10, 1 << 14  # what reading a number, or a range, again costs beside its text
 
 
 class BadTextError(SessionError):
@@ -63,7 +62,7 @@ class Thawer:
         self.book = book
         self._serde = serde
         self._seals = serde.seals
-        self._met = ranges.Met()
+        self._met = ranges.NumberSet()
         self._left = _REPEATED
         self._met_object = False
 
@@ -90,6 +89,10 @@ class Thawer:
         """A record's field as a tree, its references as they are. Raises what `value` raises."""
         return self._checked(lambda t, _: _decode(self._serde.open(bytes(t))), text)
 
+    def entries(self, held: list[ranges.Range]) -> dict[str, Any]:
+        """The members, as trees, of the dict whose entries have these numbers. Raises what `value` raises."""
+        return self._checked(self._members_of, held)  # type: ignore[no-any-return]
+
     def built(self, tree: Any) -> Any:
         """The value of a part of a tree. Raises what `value` raises."""
         return self._checked(self._build, tree)
@@ -106,7 +109,7 @@ class Thawer:
                 # The caller's stack may be higher than that of the put: a thread begins with an empty one.
                 with ThreadPoolExecutor(1) as thread:
                     return thread.submit(copy_context().run, self._bounded, read, what).result()
-        except (BadTextError, SessionError, OSError):  # a disk that cannot be read is no damage
+        except (SessionError, OSError):  # a BadTextError among them; a disk that cannot be read is no damage
             raise
         except RecursionError:
             raise BadTextError("a value is nested too deeply") from None
@@ -116,12 +119,12 @@ class Thawer:
             raise BadTextError(f"{type(error).__name__}: {error}") from error
 
     def _bounded(self, read: Callable[[Any, int], Any], what: Any) -> Any:
-        self._met, self._left, self._met_object = ranges.Met(), _REPEATED, False
+        self._met, self._left, self._met_object = ranges.NumberSet(), _REPEATED, False
         return read(what, self.book.next)
 
-    def flat(self, runs: list[ranges.Range]) -> Iterator[tuple[int, int]]:
-        """Runs of numbers without the lists that they begin with."""
-        return ranges.flat(runs, self.book.stem)
+    def flat(self, held: list[ranges.Range]) -> Iterator[tuple[int, int]]:
+        """Ranges of numbers, those of their stems among them: (first, last)."""
+        return ranges.flat(held, self.book.stem)
 
     def numbers(self, text: bytes | msgspec.Raw) -> set[int]:
         """All numbers that a text needs, directly and through others."""
@@ -132,7 +135,7 @@ class Thawer:
         texts = [(bytes(text), below)]
         while texts:
             plain, below = texts.pop()
-            if not plain.startswith(_RUNS):
+            if not plain.startswith(ranges.BEGINS):
                 plain = self._serde.open(plain)
             for number in self._mentioned(_decode(plain), below) - found:
                 found.add(number)
@@ -147,10 +150,10 @@ class Thawer:
             if type(each) is list:
                 trees += each
             elif type(each) is dict:
-                runs = each.get("$list") or each.get("$map")
-                if len(each) == 1 and runs:
-                    found.update(r for r in runs if type(r) is int)
-                    found.update(n for run in self._runs(runs, below) for n, _, _ in self.book.run(*run))
+                held = each.get("$list") or each.get("$map")
+                if len(each) == 1 and held:
+                    found.update(r for r in held if type(r) is int)
+                    found.update(n for r in self._ranges(held, below) for n, _, _ in self.book.between(*r))
                 elif each.keys() == {"$ref"}:
                     found.add(each["$ref"])
                 else:
@@ -166,7 +169,7 @@ class Thawer:
         if not 0 <= number < below:
             raise BadTextError(f"a reference to number {number} stands before that number")
         self._weigh(number, number)
-        _, kind, text = next(self.book.run(number, number))
+        _, kind, text = next(self.book.between(number, number))
         return self._value(text, number) if kind == "value" else self._message(text, number)
 
     def _message(self, text: bytes | msgspec.Raw, number: int) -> Any:
@@ -196,7 +199,7 @@ class Thawer:
         below = like["$ref"]
         if not 0 <= below < number:
             raise BadTextError(f"a reference to number {below} stands before that number")
-        _, kind, line = next(self.book.run(below, below))
+        _, kind, line = next(self.book.between(below, below))
         if kind != "message":
             raise BadTextError(f"message {number} is like number {below}, which is none")
         return self._fields(below, line) | fields
@@ -224,8 +227,8 @@ class Thawer:
             return self._number(payload, below)
         if tag == "$list":
             found: list[Any] = []
-            for run in self._runs(payload, below):
-                self._add_run(found, *run)
+            for first, last in self._ranges(payload, below):
+                self._add_range(found, first, last)
             return found
         if tag == "$map":
             return self._map(payload, below)
@@ -247,15 +250,15 @@ class Thawer:
             logger.warning("A %s comes back as the list of what it holds: %s", tag[1:], error)
             return built
 
-    def _add_run(self, found: list[Any], first: int, last: int) -> None:
-        if kept := self.book.kept.run(first, last):
+    def _add_range(self, found: list[Any], first: int, last: int) -> None:
+        if kept := self.book.kept.between(first, last):
             found += kept
             return
-        for number, kind, text in self.book.run(first, last):
+        for number, kind, text in self.book.between(first, last):
             found.append(self._value(text, number) if kind == "value" else self._message(text, number))
 
-    def _runs(self, runs: list[ranges.Range], below: int) -> Iterator[tuple[int, int]]:
-        for first, last in ranges.flat(runs, self.book.stem):
+    def _ranges(self, held: list[ranges.Range], below: int) -> Iterator[tuple[int, int]]:
+        for first, last in ranges.flat(held, self.book.stem):
             if not 0 <= first <= last < below:
                 raise BadTextError(f"a list refers to numbers {first} to {last}, which stand before them")
             self._weigh(first, last)
@@ -266,7 +269,7 @@ class Thawer:
         if self._met.add(first, last):
             return
         self._left -= _JUMP
-        for number, _, text in self.book.run(first, last):
+        for number, _, text in self.book.between(first, last):
             self._left -= len(text) + _EACH
             if self._left < 0:
                 raise BadTextError(f"references repeat more than {_REPEATED} bytes, the last of them number {number}")
@@ -276,24 +279,27 @@ class Thawer:
         if type(tree) is not dict:
             raise BadTextError(f"a dict stands there, and not a {type(tree).__name__}")
         if tree.keys() == {"$map"}:
-            return {k: member for k, (member, _) in self._entries(tree["$map"], below).items()}
+            return self._members_of(tree["$map"], below)
         if tree.keys() != {"$dict"}:
             return tree
         pairs = tree["$dict"]
         if type(pairs) is dict:
-            numbers = [n for first, last in self._runs(pairs["$list"], below) for n in range(first, last + 1)]
+            numbers = [n for first, last in self._ranges(pairs["$list"], below) for n in range(first, last + 1)]
             pairs = [_decode(self._serde.open(bytes(self.book.text(n)[1]))) for n in numbers]
         return {self._build(key, below): member for key, member in pairs}
 
-    def _map(self, runs: list[ranges.Range], below: int) -> dict[str, Any]:
-        entries = self._entries(runs, below)
+    def _members_of(self, held: list[ranges.Range], below: int) -> dict[str, Any]:
+        return {key: member for key, (member, _) in self._entries(held, below).items()}
+
+    def _map(self, held: list[ranges.Range], below: int) -> dict[str, Any]:
+        entries = self._entries(held, below)
         return {k: self._build(tree, number) for k, (tree, number) in entries.items()}
 
-    def _entries(self, runs: list[ranges.Range], below: int) -> dict[str, tuple[Any, int]]:
+    def _entries(self, held: list[ranges.Range], below: int) -> dict[str, tuple[Any, int]]:
         # The last entry of a key tells its value, the first its place; outdated values are not built.
         entries: dict[str, tuple[Any, int]] = {}
-        for run in self._runs(runs, below):
-            for number, kind, text in self.book.run(*run):
+        for first, last in self._ranges(held, below):
+            for number, kind, text in self.book.between(first, last):
                 if kind != "value":
                     raise BadTextError(f"number {number} is an entry of a dict and holds a message")
                 entry = _decode(self._serde.open(bytes(text)))

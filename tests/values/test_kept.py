@@ -118,7 +118,7 @@ def test_what_is_kept_is_bounded() -> None:
     for _ in range(2):
         for number in range(20_000):
             kept.note(number, HumanMessage("x"), line)
-    assert kept.run(0, 8191) is not None
+    assert kept.between(0, 8191) is not None
     assert kept.get(8192) is None
     kept = Kept()
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""How a list is made of the one that was written before it."""
+"""How a list is made of stretches of the one that was written before it, and of what is new."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 _STRAY = 8  # elements that are looked for elsewhere in the list before
 
 
-def runs_of(old: ListPart, new: View) -> list[tuple[int, int]]:
-    """A list in terms of the one before: (begin, length) of each run that was there, (-1, length) for what is new."""
+def stretches_of(old: ListPart, new: View) -> list[tuple[int, int]]:
+    """A list's stretches: (begin in the list before, length) of what was there, (-1, length) of what is new."""
     both = min(old.length, len(new.objects))
     if _same_head(old, new, both):
         rest = len(new.objects) - both
         return [(0, both)] * bool(both) + [(-1, rest)] * bool(rest)
     if set(map(id, old.objects[: old.length])).isdisjoint(map(id, new.objects)):
         return [(-1, len(new.objects))]  # a run that begins has objects of its own
-    return [*_merged(_stretches(old, new))]
+    return [*_merged(_steps(old, new))]
 
 
 def _same_head(old: ListPart, new: View, n: int) -> bool:
@@ -41,7 +41,7 @@ def _same_head(old: ListPart, new: View, n: int) -> bool:
         return False
 
 
-def _stretches(before: ListPart, after: View) -> Iterator[tuple[int, int]]:
+def _steps(before: ListPart, after: View) -> Iterator[tuple[int, int]]:
     old, new, strays = 0, 0, 0
     olds, news = before.length, len(after.objects)
 
@@ -73,9 +73,9 @@ def _stretches(before: ListPart, after: View) -> Iterator[tuple[int, int]]:
             old = at
 
 
-def _merged(stretches: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def _merged(steps: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     begin, length = 0, 0
-    for at, n in stretches:
+    for at, n in steps:
         if length and (at == begin + length if begin >= 0 else at < 0):
             length += n
             continue
