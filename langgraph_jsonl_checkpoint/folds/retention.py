@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from langgraph_jsonl_checkpoint.folds.deltas import metadata_of, reading, rebuilt_from
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.upstream import channels, namespaces
 from langgraph_jsonl_checkpoint.values.references import texts_of
-from langgraph_jsonl_checkpoint.values.thaw import BadTextError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -45,35 +44,34 @@ class Removal:
 def all_but_latest(fold: Checkpoints, thaw: Thawer) -> Removal:
     """Keep the newest checkpoint of each namespace, as PostgresSaver 3.2 does, and what it needs.
 
-    That is the ancestors down to the snapshots of its DeltaChannels, which PostgresSaver refuses, and the parent that
+    That is the ancestors that its DeltaChannels are rebuilt from, which PostgresSaver refuses, and the parent that
     holds its pending sends if it predates version 4. A subgraph call's namespace goes when the root checkpoint that
     it started from is stored and goes.
     """
-    heads = {ns: name for ns in fold.namespaces() for name in [_id(fold.get(ns, None))]}
+    heads = {ns: head for ns in fold.namespaces() if (head := fold.get(ns, None)) is not None}
     removal = Removal()
-    for ns, name in heads.items():
-        parents = _metadata(fold, thaw, ns, name).get("parents")
+    for ns, head in heads.items():
+        parents = metadata_of(fold, thaw, head).get("parents")
         root = parents.get("") if isinstance(parents, dict) else None
-        if namespaces.is_of_task(ns) and root and root != heads.get("") and fold.get("", root) is not None:
+        is_newest = "" in heads and root == heads[""].id
+        if namespaces.is_of_task(ns) and root and not is_newest and fold.get("", root) is not None:
             removal.namespaces.add(ns)
-    kept = {(ns, name) for ns, name in heads.items() if ns not in removal.namespaces}
-    for ns, name in list(kept):
-        kept |= _needed(fold, thaw, ns, name)
-        kept |= _sends_parent(fold, ns, name)
-    for name, ns in fold.newest_first():
-        if (ns, name) not in kept:
-            removal.checkpoints.add((ns, name))
+    kept: set[Key] = set()
+    for ns, head in heads.items():
+        if ns not in removal.namespaces:
+            kept |= {(ns, head.id)} | _ancestors_of_deltas(fold, thaw, head) | _parent_with_sends(fold, head)
+    removal.checkpoints.update((ns, name) for name, ns in fold.newest_first() if (ns, name) not in kept)
     return removal
 
 
-def runs(fold: Checkpoints, thaw: Thawer, run_ids: Collection[str]) -> Removal:
+def of_runs(fold: Checkpoints, thaw: Thawer, run_ids: Collection[str]) -> Removal:
     """The checkpoints that these runs made, but for those that the DeltaChannels of others are rebuilt from."""
-    stored = fold.newest_first()
-    made = {(ns, name) for name, ns in stored if _run_id(_metadata(fold, thaw, ns, name)) in run_ids}
+    stored = [(ns, name, record) for name, ns in fold.newest_first() if (record := fold.get(ns, name)) is not None]
+    made = {(ns, name) for ns, name, record in stored if _run_id(metadata_of(fold, thaw, record)) in run_ids}
     needed: set[Key] = set()
-    for name, ns in stored if made else ():
+    for ns, name, record in stored if made else ():
         if (ns, name) not in made:
-            needed |= _needed(fold, thaw, ns, name)
+            needed |= _ancestors_of_deltas(fold, thaw, record)
     return Removal(made - needed)
 
 
@@ -103,7 +101,7 @@ def survivors(
                 continue
         elif isinstance(record, records.Tool) and (record.task, record.call) not in calls:
             continue
-        with _reading(fold, seq, f"a {line.kind} record"):
+        with reading(fold, seq, f"a {line.kind} record"):
             numbers.update(*map(thaw.numbers, texts_of(record)))
         stays.append((line, record))
     for line, record in stays:
@@ -135,60 +133,19 @@ def _rewritten(line: Line, record: records.Record | None, removal: Removal, numb
         yield line.text
 
 
-def _needed(fold: Checkpoints, thaw: Thawer, ns: str, name: str) -> set[Key]:
-    """The ancestors whose writes, or snapshots, a checkpoint's DeltaChannels are rebuilt from."""
-    record = _record(fold, ns, name)
-    missing = set(channels.delta_channels(_metadata(fold, thaw, ns, name)))
-    if missing:
-        missing -= _channels(fold, thaw, record)
-    found: set[Key] = set()
-    for ancestor, stored in fold.ancestors(ns, name):
-        if not missing:
-            break
-        found.add((ns, ancestor))
-        missing -= _channels(fold, thaw, stored)
-    return found
+def _ancestors_of_deltas(fold: Checkpoints, thaw: Thawer, record: records.Checkpoint) -> set[Key]:
+    needed, _ = rebuilt_from(fold, thaw, record)
+    return {(record.ns, name) for name in needed}
+
+
+def _parent_with_sends(fold: Checkpoints, record: records.Checkpoint) -> set[Key]:
+    ns, parent = record.ns, record.parent
+    if parent is None or not isinstance(record.v, int) or record.v >= 4:  # noqa: PLR2004
+        return set()
+    sends = [write for write in fold.writes(ns, parent) if write.channel == channels.TASKS]
+    return {(ns, parent)} if sends and fold.has(ns, parent) else set()
 
 
 def _run_id(metadata: dict[str, Any]) -> str | None:
     run_id = metadata.get("run_id")
     return None if run_id is None else str(run_id)  # LangChain's are UUIDs, LangGraph's strings
-
-
-def _sends_parent(fold: Checkpoints, ns: str, name: str) -> set[Key]:
-    record = _record(fold, ns, name)
-    if record.parent is None or not isinstance(record.v, int) or record.v >= 4:  # noqa: PLR2004
-        return set()
-    sends = [w for w in fold.writes(ns, record.parent) if w.channel == channels.TASKS]
-    return {(ns, record.parent)} if sends and fold.has(ns, record.parent) else set()
-
-
-def _record(fold: Checkpoints, ns: str, name: str) -> records.Checkpoint:
-    record = fold.get(ns, name)
-    if record is None:
-        raise LookupError(name)
-    return record
-
-
-def _metadata(fold: Checkpoints, thaw: Thawer, ns: str, name: str) -> dict[str, Any]:
-    with _reading(fold, fold.seq(ns, name), f"checkpoint {name!r}"):
-        return thaw.mapping(_record(fold, ns, name).metadata)
-
-
-def _channels(fold: Checkpoints, thaw: Thawer, record: records.Checkpoint) -> set[str]:
-    ns, name = record.ns, record.id
-    with _reading(fold, fold.seq(ns, name), f"checkpoint {name!r}"):
-        return set(thaw.members(record.channels))
-
-
-@contextlib.contextmanager
-def _reading(fold: Checkpoints, seq: int, what: str) -> Iterator[None]:
-    """Read texts of a record; an error says which one it is."""
-    try:
-        yield
-    except BadTextError as error:
-        raise fold.lines.corrupt(seq, f"{what} cannot be read: {error}", error.says) from error
-
-
-def _id(record: records.Checkpoint | None) -> str:
-    return record.id if record is not None else ""

@@ -22,17 +22,17 @@ from langgraph_jsonl_checkpoint.errors import (
     WrongSerdeError,
 )
 from langgraph_jsonl_checkpoint.folds.contents import Contents
+from langgraph_jsonl_checkpoint.folds.deltas import rebuilt_from
 from langgraph_jsonl_checkpoint.log import journal, local, packing, records
 from langgraph_jsonl_checkpoint.log.arrangement import arranged
 from langgraph_jsonl_checkpoint.log.lines import Lines
 from langgraph_jsonl_checkpoint.log.surrogates import tag_text
 from langgraph_jsonl_checkpoint.log.survey import span
 from langgraph_jsonl_checkpoint.upkeep.verification import Problem, surveyed
-from langgraph_jsonl_checkpoint.upstream import channels
 from langgraph_jsonl_checkpoint.values.book import Book
 from langgraph_jsonl_checkpoint.values.references import DanglingError, References, texts_of
 from langgraph_jsonl_checkpoint.values.text import printable
-from langgraph_jsonl_checkpoint.values.thaw import BadTextError, Thawer
+from langgraph_jsonl_checkpoint.values.thaw import Thawer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -278,19 +278,15 @@ def _begin_of_deltas(contents: Contents, thaw: Thawer, ns: str, name: str) -> in
     """
     fold = contents.checkpoints
     record = fold.get(ns, name)
+    if record is None:
+        return None
     try:
-        missing = set() if record is None else set(channels.delta_channels(thaw.value(record.metadata)))
-        if record is not None and missing:
-            missing -= set(thaw.members(record.channels))
-        if not missing:
-            return None
-        for ancestor, stored in fold.ancestors(ns, name):
-            missing -= set(thaw.members(stored.channels))
-            if not missing or stored.parent is None:
-                return fold.seq(ns, ancestor)
-    except BadTextError:
+        ancestors, is_whole = rebuilt_from(fold, thaw, record)
+    except CorruptSessionError:
         return -1
-    return -1 if record is not None and record.parent is not None else None
+    if not is_whole:
+        return -1
+    return fold.seq(ns, ancestors[-1]) if ancestors else None
 
 
 def _gaps(seqs: set[int], end: int) -> list[tuple[int, int]]:

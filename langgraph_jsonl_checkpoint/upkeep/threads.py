@@ -99,7 +99,7 @@ def delete_for_runs(sessions: Sessions, serde: Callable[[str], Serde], run_ids: 
     errors: list[SessionError | OSError] = []
     for _, thread_id in list(sessions.threads()):
         try:
-            _rewrite(sessions, serde, thread_id, "delete_for_runs", lambda f, t: retention.runs(f, t, run_ids))
+            _rewrite(sessions, serde, thread_id, "delete_for_runs", lambda f, t: retention.of_runs(f, t, run_ids))
         except (SessionError, OSError) as error:
             errors.append(error)  # the other threads first
     if errors:
