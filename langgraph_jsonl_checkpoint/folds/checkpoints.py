@@ -24,7 +24,7 @@ _R = TypeVar("_R", bound=records.Record)
 # Names stand first in a line; one that holds an escape, or is no plain string, is left to the parser.
 _NAMES = re.compile(rb'\{"seq":\d+,"type":"[a-z]+","ts":"[^"]*","ns":"([^"\\]*)","(?:id|checkpoint)":"([^"\\]*)"')
 _SPECIAL = b"[-"  # without it a line has no write to a special channel
-_REMEMBERED = 64  # checkpoints of whose writes it is remembered which are stored: those of tasks that run at once
+_REMEMBERED = 64  # checkpoints for which it is remembered what writes are stored; several are of use with subgraphs
 _INPUT = b',"input":'  # without it a checkpoint applies no input that has an id
 
 
@@ -86,8 +86,8 @@ class Checkpoints:
     def __init__(self, lines: Lines, places: Places) -> None:
         self.lines = lines
         self.places = places
-        # By namespace, the greatest id: it is the newest, not the one that was written last, as ids of several
-        # processes interleave. And its record, parsed.
+        # By namespace, the greatest id, and its record, parsed. The greatest is the newest, and not the one that was
+        # written last: the ids of several processes interleave.
         self._newest_ids: dict[str, str] = {}
         for ns, held in self.places.spaces.items():
             if ids := [name for name, seqs in held.items() if seqs[0] >= 0]:

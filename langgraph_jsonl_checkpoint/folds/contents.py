@@ -1,6 +1,6 @@
-"""What all lines of a log come to, as far as a thread is opened with it: the folds' own table of contents.
+"""The table of contents of a log: what its lines come to, as far as that is needed to open the thread.
 
-It names places and holds no values, so that it can stand in front of a packed log, whose lines are then read when
+It names places and holds no values. So it can stand in front of a packed log, whose lines are then read only when
 somebody asks for them.
 """
 
@@ -95,7 +95,7 @@ class Contents:
         self.checkpoints = Checkpoints(lines, self.stored.places)
         self.runs = self.stored.runs
         self._tools = ToolCalls()
-        self._told = 0  # how many of the steps the fold of tool calls has taken
+        self._folded = 0  # how many of the steps the fold of tool calls has taken
 
     def apply(self, kind: str, text: bytes, seq: int) -> None:
         """Take in the next line of the log.
@@ -119,21 +119,21 @@ class Contents:
 
     @property
     def tools(self) -> ToolCalls:
-        """The fold of the tool calls, which is made when somebody asks for it: it needs many lines.
+        """The fold of the tool calls. It needs many lines, so it is made when somebody asks for it.
 
         Raises:
             CorruptSessionError: The log is damaged.
         """
         steps = self.stored.steps
-        if "tool" in self.stored.types and self._told < len(steps):
-            for seq in steps[self._told :]:
+        if "tool" in self.stored.types and self._folded < len(steps):
+            for seq in steps[self._folded :]:
                 kind, text = self.lines.line(seq)
                 try:
                     record = records.parse(kind, text)
                     self._tools.apply(record, seq, records.timestamp(text) if kind == "tool" else "")
                 except (msgspec.DecodeError, LookupError, ValueError, TypeError) as error:
                     raise self.lines.corrupt(seq, f"a record is not what its type says ({error})") from error
-                self._told += 1
+                self._folded += 1
         return self._tools
 
     def moved(self, lines: Lines) -> None:

@@ -141,7 +141,7 @@ class ResumeState:
             ("next", ", ".join(self.next) or "nothing"),
             ("messages", f"{len(self.messages)}" + (f", last: {_shown(self.messages[-1])}" if self.messages else "")),
         ]
-        rows += [("tool call", f"{call.status:<10} {_told(call)}") for call in self.tool_calls]
+        rows += [("tool call", f"{call.status:<10} {_line(call)}") for call in self.tool_calls]
         rows += [("inputs", ", ".join(sorted(self.inputs)))] if self.inputs else []
         rows += [
             ("recovered", f"{r['bytes']} torn bytes at {r['offset']}, kept in {r['file']}") for r in self.recovered
@@ -155,7 +155,7 @@ def _shown(message: BaseMessage) -> str:
     return f"{message.type} {text[:80]!r}" + (f" calls {calls}" if calls else "")
 
 
-def _told(call: ToolCall) -> str:
+def _line(call: ToolCall) -> str:
     args = ", ".join(f"{k}={v!r}" for k, v in call.args.items()) if isinstance(call.args, dict) else ""
     where = f" in {call.ns}" if call.ns else ""
     attempt = f", attempt {call.attempt} at {call.started_at}" if call.attempt else ""
@@ -163,8 +163,8 @@ def _told(call: ToolCall) -> str:
     return f"{call.name}({args}) [{call.tool_call_id}]{where}{attempt}" + (f": {said[:120]}" if said else "")
 
 
-def told(call: Call, thaw: Thawer, is_alive: Callable[[Call], bool]) -> ToolCall:
-    """A call of the fold with its values."""
+def with_values(call: Call, thaw: Thawer, is_alive: Callable[[Call], bool]) -> ToolCall:
+    """A call of the fold, with the values that its texts stand for."""
 
     def value(text: Any) -> Any:
         return None if text is records.NO_TEXT else thaw.value(text)

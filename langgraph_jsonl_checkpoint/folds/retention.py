@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.log.journal import Line
     from langgraph_jsonl_checkpoint.values.thaw import Thawer
 
-Key = tuple[str, str]
+Place = tuple[str, str]
 """A checkpoint: its namespace and its id."""
 
 
@@ -33,7 +33,7 @@ class Removal:
         namespaces: Whole namespaces: calls of subgraphs that are over.
     """
 
-    checkpoints: set[Key] = field(default_factory=set)
+    checkpoints: set[Place] = field(default_factory=set)
     namespaces: set[str] = field(default_factory=set)
 
     def covers(self, ns: str, checkpoint_id: str) -> bool:
@@ -56,7 +56,7 @@ def all_but_latest(fold: Checkpoints, thaw: Thawer) -> Removal:
         is_newest = "" in heads and root == heads[""].id
         if namespaces.is_of_task(ns) and root and not is_newest and fold.get("", root) is not None:
             removal.namespaces.add(ns)
-    kept: set[Key] = set()
+    kept: set[Place] = set()
     for ns, head in heads.items():
         if ns not in removal.namespaces:
             kept |= {(ns, head.id)} | _ancestors_of_deltas(fold, thaw, head) | _parent_with_sends(fold, head)
@@ -68,7 +68,7 @@ def of_runs(fold: Checkpoints, thaw: Thawer, run_ids: Collection[str]) -> Remova
     """The checkpoints that these runs made, but for those that the DeltaChannels of others are rebuilt from."""
     stored = [(ns, name, record) for name, ns in fold.newest_first() if (record := fold.get(ns, name)) is not None]
     made = {(ns, name) for ns, name, record in stored if _run_id(metadata_of(fold, thaw, record)) in run_ids}
-    needed: set[Key] = set()
+    needed: set[Place] = set()
     for ns, name, record in stored if made else ():
         if (ns, name) not in made:
             needed |= _ancestors_of_deltas(fold, thaw, record)
@@ -133,12 +133,12 @@ def _rewritten(line: Line, record: records.Record | None, removal: Removal, numb
         yield line.text
 
 
-def _ancestors_of_deltas(fold: Checkpoints, thaw: Thawer, record: records.Checkpoint) -> set[Key]:
+def _ancestors_of_deltas(fold: Checkpoints, thaw: Thawer, record: records.Checkpoint) -> set[Place]:
     needed, _ = rebuilt_from(fold, thaw, record)
     return {(record.ns, name) for name in needed}
 
 
-def _parent_with_sends(fold: Checkpoints, record: records.Checkpoint) -> set[Key]:
+def _parent_with_sends(fold: Checkpoints, record: records.Checkpoint) -> set[Place]:
     ns, parent = record.ns, record.parent
     if parent is None or not isinstance(record.v, int) or record.v >= 4:  # noqa: PLR2004
         return set()

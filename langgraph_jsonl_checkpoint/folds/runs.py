@@ -72,7 +72,7 @@ class Runs(msgspec.Struct):
             self.restored = False
 
     def _take_checkpoint(self, text: bytes) -> None:
-        """The run that was restored is over with a checkpoint that leads to nothing, be it that nobody ran it."""
+        """A restored run is over with a checkpoint that leads to nothing, even if no run stored that one."""
         record = records.parse_as(records.Checkpoint, text)
         if not record.ns and not record.next:
             self.restored = False

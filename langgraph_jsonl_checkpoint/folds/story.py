@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import BaseMessage, convert_to_messages
 
 from langgraph_jsonl_checkpoint.folds.memory import AnswerEvent, Event, MessageEvent, TodosEvent, ToolEvent
-from langgraph_jsonl_checkpoint.folds.resume import told
+from langgraph_jsonl_checkpoint.folds.resume import with_values
 from langgraph_jsonl_checkpoint.folds.tool_calls import ToolCalls
 from langgraph_jsonl_checkpoint.log import records
 from langgraph_jsonl_checkpoint.upstream import channels
@@ -42,7 +42,7 @@ class Story:
             self._calls.apply(record, seq, ts)
             call = self._calls.get((record.task, record.call))
             if call is not None:
-                yield ToolEvent(seq, told(call, thaw, _alive))
+                yield ToolEvent(seq, with_values(call, thaw, _is_alive))
         elif isinstance(record, records.Checkpoint) and record.ns == "":
             yield from self._checkpoint(record, seq, thaw)
         elif isinstance(record, records.Writes) and record.ns == "":
@@ -115,6 +115,6 @@ class Story:
                     yield AnswerEvent(seq, answer)
 
 
-def _alive(_: object) -> bool:
-    # Whether a writer lives is no event; a call that lost its writer comes to the memory from outside.
+def _is_alive(_: object) -> bool:
+    # A writer's death is no event: the memory is told from outside which calls lost theirs.
     return True

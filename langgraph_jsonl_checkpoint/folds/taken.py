@@ -1,4 +1,7 @@
-"""What calls came to, and whether a checkpoint took it: then whatever stands around them has seen it, and went on."""
+"""The ends of tool calls that no checkpoint has taken yet.
+
+Once one has, whatever stands around the call has seen how it ended, and went on.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ class Untaken:
         return iter([*self._calls.values(), *(call for call, _, _ in self._inside.values())])
 
     def settle(self, call: Call) -> None:
-        """A call took a step."""
+        """Take in where a call stands after a step."""
         ended = call.has_result or call.end in ("failed", "cancelled")
         is_known = call.attempt or call.orphan is not None  # of another, what was decided is what this came to
         if ended and is_known and call.heir is None and not call.elsewhere and not call.is_told:
@@ -40,10 +43,10 @@ class Untaken:
             self._inside.pop(call.key, None)
 
     def deliver(self, record: records.Checkpoint, writer: str) -> list[Call]:
-        """A checkpoint takes what the calls before it came to.
+        """A checkpoint takes the ends of the calls before it.
 
         Returns:
-            The calls whose superstep went on with it: what they came to, be it an error, is told.
+            The calls whose superstep went on with it, even if they ended with an error.
         """
         ns, name = record.ns, record.id
         told: list[Call] = []

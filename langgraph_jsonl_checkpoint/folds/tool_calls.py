@@ -98,10 +98,10 @@ class Call:
         decision: The last one about it.
         asked: (attempt, answers of the task that were used) of the last question to a human about it.
         is_one_of_several: Whether another call of its superstep raised, too, or waited for a human: whoever saw the
-            run stop saw one of them.
+            run stop saw only one of them.
         is_told: Whether its last attempt ended, and whatever stands around it saw how: its superstep went on.
-        decided_at: The record of the last decision.
-        asked_at: The record of the last question, or start.
+        decided_at: The seq of the last decision.
+        asked_at: The seq of the last question, or start.
         drew: The numbers of the task's answers that its own interrupts waited for.
         subgraphs: The numbers that LangGraph gave to the subgraphs that it ran.
         tasks: Those of its `@task` calls.
@@ -109,7 +109,7 @@ class Call:
         orphan: The call with the same tool and arguments, but of a lost AIMessage, that was decided upon with this
             one.
         heir: The call that was decided upon with this one, if its own AIMessage was lost.
-        seqs: The records that say so.
+        seqs: The seqs of its records.
     """
 
     key: Key
@@ -174,14 +174,14 @@ class Call:
 
     @property
     def is_seen(self) -> bool:
-        """Whether who went on, or saw the run stop, saw how it ended: one error of a superstep hides the others."""
+        """Whether somebody saw how it ended: when a run stops, one error of a superstep hides the others."""
         return self.is_told or self.end == "failed" and not self.is_one_of_several
 
     def status(self, is_alive: Callable[[Call], bool]) -> Status:
         """Where it stands; `is_alive` tells whether whoever started the last attempt lives, and still runs it."""
         status = self.own_status(is_alive)
         if status == "failed" and not (self.is_seen or self.is_over or self.replay_safe):
-            status = "uncertain"  # to whoever goes on; what stands around it in its execution may try again
+            status = "uncertain"  # for a run that goes on; within its own execution it may be tried again
         return "resolved" if status == "uncertain" and self.heir is not None else status
 
     def own_status(self, is_alive: Callable[[Call], bool]) -> Status:

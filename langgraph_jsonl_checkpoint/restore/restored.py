@@ -18,9 +18,9 @@ from langgraph_jsonl_checkpoint.folds.resume import (
     LastCheckpoint,
     ResumeState,
     ToolCall,
-    told,
     unrecorded,
     with_results,
+    with_values,
 )
 from langgraph_jsonl_checkpoint.folds.story import MESSAGES, Story
 from langgraph_jsonl_checkpoint.folds.tool_calls import is_replay_safe
@@ -161,7 +161,7 @@ class Restored:
 
     def _told(self, call: Call) -> ToolCall:
         with self._reader.reading(call.seqs[-1], f"tool call {call.key[1]!r}"):
-            return told(call, self._reader.thaw, self._ledger.is_alive)
+            return with_values(call, self._reader.thaw, self._ledger.is_alive)
 
     def decidable(self, tool_call_id: str, task_id: str | None) -> Key:
         """The key of the call with this id that somebody may decide upon.

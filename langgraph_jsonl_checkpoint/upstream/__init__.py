@@ -1,1 +1,1 @@
-"""What this package knows of LangGraph's private names, all of it: they may change under it, and then here."""
+"""All that this package knows of LangGraph's private names: when they change, only these modules have to."""

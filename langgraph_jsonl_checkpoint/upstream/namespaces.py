@@ -1,4 +1,4 @@
-"""The namespaces of checkpoints: a path of `graph:task id`, one of each subgraph that is around, joined by `|`.
+"""The namespaces of checkpoints: one `graph:task id` for each subgraph around, from the outermost on, joined by `|`.
 
 Read in langgraph 1.2 (`langgraph._internal._constants`, `langgraph.pregel._algo`).
 """

@@ -14,9 +14,9 @@ from langgraph import func
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Under LANGGRAPH_STRICT_MSGPACK `compile` tells a saver the types in a graph's schemas (`with_allowlist`), and one
-# that is not strict does nothing with them. Ours is strict without being asked, so it has to be told as well; and
-# here, since a subgraph may be compiled before there is a saver.
+# Only under LANGGRAPH_STRICT_MSGPACK does `compile` tell a saver the types in a graph's schemas (`with_allowlist`).
+# Ours is strict without being asked, so it has to be told always. The flag is set at import, since a subgraph may be
+# compiled before there is a saver.
 with contextlib.suppress(ImportError):
     from langgraph._internal import _serde
 
@@ -24,7 +24,7 @@ with contextlib.suppress(ImportError):
 
 
 def hear(types: Callable[[list[Any]], None], function: Callable[[Any], None]) -> None:
-    """Be told of what graphs that are compiled from now on are made of: the collector passes over some of it.
+    """Be told what graphs that are compiled from now on are made of: LangGraph's collector passes over some of it.
 
     Args:
         types: Gets their schemas, and the types of their channels.
@@ -34,11 +34,11 @@ def hear(types: Callable[[list[Any]], None], function: Callable[[Any], None]) ->
         collect = _serde.build_serde_allowlist
 
         @functools.wraps(collect)
-        def collected(*args: Any, **told: Any) -> Any:
-            channels = (told.get("channels") or {}).values()
+        def collected(*args: Any, **options: Any) -> Any:
+            channels = (options.get("channels") or {}).values()
             held = [getattr(c, name, None) for c in channels for name in ("ValueType", "UpdateType")]
-            types([*(told.get("schemas") or ()), *held])
-            return collect(*args, **told)
+            types([*(options.get("schemas") or ()), *held])
+            return collect(*args, **options)
 
         _serde.build_serde_allowlist = collected
     with contextlib.suppress(AttributeError):
@@ -47,15 +47,15 @@ def hear(types: Callable[[list[Any]], None], function: Callable[[Any], None]) ->
 
 
 def _before(cls: type, name: str, tell: Callable[[Any], None]) -> None:
-    """Tell of the first argument of a class's method before it is called."""
+    """Have a method of a class tell its first argument each time before it runs."""
     method = getattr(cls, name)
 
     @functools.wraps(method)
-    def told(self: Any, first: Any, *args: Any, **kwargs: Any) -> Any:
+    def telling(self: Any, first: Any, *args: Any, **kwargs: Any) -> Any:
         tell(first)
         return method(self, first, *args, **kwargs)
 
-    setattr(cls, name, told)
+    setattr(cls, name, telling)
 
 
 def is_task(value: object) -> bool:

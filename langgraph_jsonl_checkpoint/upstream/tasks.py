@@ -60,7 +60,7 @@ def is_send(config: Mapping[str, Any]) -> bool:
 
 
 def execution_of(configurable: Mapping[str, Any]) -> object:
-    """An object that all share that runs in one execution of a task; None if nothing runs. It has weak references."""
+    """An object that is the same for all code in one execution of a task; None if nothing runs. Weakly referable."""
     return _execution(configurable.get(_SCRATCHPAD))
 
 
@@ -80,7 +80,7 @@ class Answers:
     """The answers of one execution of a task, which `interrupt()` gives out one by one.
 
     Attributes:
-        key: The same object for all that runs in this execution, and no other; it can be referred to weakly.
+        key: As `execution_of` gives it.
     """
 
     def __init__(self, scratchpad: Any) -> None:
@@ -115,7 +115,7 @@ class Answers:
 
     @property
     def is_given(self) -> bool:
-        """Whether one was given to the run as a whole, be it that a task has taken it since."""
+        """Whether one was given to the run as a whole, even if a task has taken it since."""
         return self.given is not None
 
     @property

@@ -1,8 +1,10 @@
 """Channel values ⇄ JSON, equal and typed; each message and each large value once. Touches no files or clocks.
 
-Writing: `freeze` takes live values in one look and makes `parts` of them, beside `copies` to compare the next ones
-with; a `page` gives numbers to what is new and makes text of it, and its `book` knows them all. What JSON does not
-have is a tag of `types`, a message is as `messages` has it, and what nobody knows goes through the serde (`seal`).
+Writing: `freeze` makes `parts` of live values, which are to be written, and `copies`, which the next values are
+compared with. A `page` gives numbers to the parts that are new and makes text of them; the `book` knows what each
+number stands for. `types` has the tags for what JSON does not have and `messages` the fields of a message; what
+neither knows, the saver's serde stores (`seal`).
 
-Reading: `thaw` makes values of text. `adopt` makes parts of what was read, so that it is known when it comes back.
+Reading: `thaw` makes values of text. `adopt` finds the parts that a value was written from when it was read, so that
+it is not written again when a run puts it back.
 """

@@ -9,8 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph_jsonl_checkpoint.errors import SessionError
 from langgraph_jsonl_checkpoint.values import messages, ranges, types
-from langgraph_jsonl_checkpoint.values.bulk import TEXT, part_of_scalar
-from langgraph_jsonl_checkpoint.values.copies import EMPTY, NEVER, Is, Scalars, Shaped, copy_of_number, payload_of
+from langgraph_jsonl_checkpoint.values.bulk import part_of_scalar
+from langgraph_jsonl_checkpoint.values.copies import (
+    EMPTY,
+    LEAVES,
+    NEVER,
+    SCALARS,
+    TEXT,
+    Is,
+    Scalars,
+    Shaped,
+    copy_of_number,
+    payload_of,
+)
 from langgraph_jsonl_checkpoint.values.freeze import Freezer
 from langgraph_jsonl_checkpoint.values.known import Known
 from langgraph_jsonl_checkpoint.values.parts import DictPart, Item, ListPart, View, extra_of, is_plain, state_of
@@ -26,15 +37,12 @@ if TYPE_CHECKING:
 
 _SIZE = 1024  # bytes of a message's text, about
 _OPAQUE = "$serde", "$numpy"  # what they stand for is frozen anew
-_SCALARS = frozenset({int, float, bool, type(None)})
-_LEAVES = _SCALARS | TEXT
 
 
 class Handed:
     """A checkpoint that was handed out, until a run puts its state again.
 
-    What was written is read once more then, to be compared with: whoever had the values meanwhile may have changed
-    them.
+    Then its text is read once more, to compare the state with: whoever got the values may have changed them.
 
     Args:
         record: The checkpoint.
@@ -54,7 +62,7 @@ class Handed:
         try:
             return Shadow(*(adopter.part(text, live, old) for text, live, old in rows))
         except (SessionError, RecursionError):
-            return NOTHING  # what cannot be read now is written anew; whoever reads it gets the error
+            return NOTHING  # what cannot be read is written anew; the next reader gets the error
 
 
 class _Adopter:
@@ -87,7 +95,7 @@ class _Adopter:
         return self._dict(tree, live, before)
 
     def _plain_list(self, trees: list[Any], live: Any, before: Any = None) -> tuple[Any, Any]:
-        if _LEAVES.issuperset(map(type, trees)):
+        if LEAVES.issuperset(map(type, trees)):
             return trees, [copy_of(leaf) for leaf in trees]
         lives, olds = (v if type(v) is list and len(v) == len(trees) else [None] * len(trees) for v in (live, before))
         rows = [self._adopt(*row) for row in zip(trees, lives, olds, strict=True)]
@@ -133,14 +141,14 @@ class _Adopter:
             return self._kept(part)
         value = self._thaw.built(tree)
         lives = live[:] if type(live) is list and len(live) == len(value) else value
-        if set(map(type, value)) <= _SCALARS:
+        if set(map(type, value)) <= SCALARS:
             part = ListPart([part_of_scalar(v) for v in value], View(lives, Scalars(value), []))
         else:
             numbers = [n for first, last in ranges.flat(held, self._book.stem) for n in range(first, last + 1)]
             parts: list[Any] = []
             copies = [copy_of(v) for v in value]
             for number, each, copy, own in zip(numbers, value, copies, lives, strict=True):
-                if type(each) is str or type(each) in _SCALARS:
+                if type(each) is str or type(each) in SCALARS:
                     parts.append(part_of_scalar(each))
                     continue
                 parts.append(self._new_item("message" if type(copy) is tuple else "value", copy, own, number))
@@ -195,7 +203,7 @@ def _copy(value: Any) -> Any:
     if kind in messages.KNOWN:
         fields = {k: v if type(v) is str or v is None else _copy(v) for k, v in value.__dict__.items()}
         return kind, fields, _copy(value.__pydantic_extra__)
-    if kind in _SCALARS:
+    if kind in SCALARS:
         return copy_of_number(value)
     if kind in types.FIXED:
         return Is(value)

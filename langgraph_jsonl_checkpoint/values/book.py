@@ -110,7 +110,7 @@ class Book:
         """The number of a text, if it is written already."""
         if self._hashed < self.lines.next:
             self._hash_lines()
-        # A dict of the user's may have the text of a message.
+        # A user's dict may have the same text as a message, so the kind is a part of the key.
         number = self._hashes.get(hash((kind, text)))
         if number is None:
             return None
@@ -146,7 +146,7 @@ class Book:
         return known[number]
 
     def turn(self, page: Page | None) -> Callable[[Any], bytes]:
-        """Begin with a page, or be done with it; what makes its texts."""
+        """Make a page the one that is being written, or none; returns what encodes its texts."""
         self._page = page
         return self._encode
 

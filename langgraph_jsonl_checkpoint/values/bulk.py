@@ -6,13 +6,12 @@ from typing import Any
 
 import msgspec
 
-from langgraph_jsonl_checkpoint.values.copies import Scalars, copy_of_number
+from langgraph_jsonl_checkpoint.values.copies import LEAVES, SCALARS, TEXT, Scalars, copy_of_number
 from langgraph_jsonl_checkpoint.values.parts import LARGE, REFERENCE, Frozen, ListPart, View
 
-TEXT = frozenset({str})
 _FEW = 64  # members of a dict up to which it may be small
 _INT64 = 1 << 63
-_PLAIN = frozenset({str, int, bool, type(None)})
+_PLAIN = LEAVES - {float}
 _encode = msgspec.json.Encoder().encode
 
 
@@ -28,7 +27,7 @@ def part_of_scalar(value: Any) -> Any:
 def scalars(value: list[Any]) -> Frozen | None:
     """A long list of small scalars, such as an embedding, without a Python step for each; None if it is none."""
     kinds = set(map(type, value))
-    if not kinds <= {int, float, bool, type(None)}:
+    if not kinds <= SCALARS:
         return None
     if float in kinds and not all(v - v == 0.0 for v in value if type(v) is float):
         return None
@@ -53,7 +52,7 @@ def extended(value: list[Any], old: ListPart, scalars: Frozen) -> Frozen:
 def small_dict(value: dict[Any, Any], large: int) -> tuple[msgspec.Raw, dict[str, Any]] | None:
     """The text and the copy of a small dict of what JSON has, or of dicts of that: versions, metadata, arguments.
 
-    It needs no Python step for each member. None if it is another dict: that is looked at member by member.
+    It needs no Python step for each member. None for any other dict, which is looked at member by member.
     """
     if len(value) > _FEW:
         return None

@@ -1,10 +1,10 @@
-"""What a written value is compared with: its copy.
+"""Copies of what was written: live values are compared with them.
 
-A *copy* is the value again, in the shape that lets `copy == look(value)` tell, mostly in C and by comparing pointers,
-whether an object that was written still is what it was. Another object, equal or not, is compared leaf by leaf with
-what stood at its place (`is_written_so`), or frozen and its text compared. So only a change in place can hide behind
-equality: 0 and 1 compare with their type (`1 == True` must not pass), a container that JSON does not have with its
-own, what cannot be compared never equals; but what docs/decisions.md lists counts as unchanged.
+A *copy* has such a shape that `copy == look(value)` tells, mostly in C and by comparing pointers, whether an object
+that was written still is what it was. Another object is compared leaf by leaf with the copy of what stood at its
+place (`is_written_so`), or it is frozen and its text is compared. So only a change in place can hide behind equality.
+That is why 0 and 1 compare with their type (`1 == True` must not pass), a container that JSON does not have compares
+with its own, and what cannot be compared equals nothing. docs/decisions.md lists the changes that still go unseen.
 """
 
 from __future__ import annotations
@@ -16,15 +16,18 @@ from typing import Any
 from langgraph_jsonl_checkpoint.values import messages, types
 
 EMPTY: dict[type, Any] = {list: [], dict: {}}
-"""The copies of what is empty: shared, as they are never changed and there are many."""
+"""The copies of empty containers: there are many, and none is ever changed, so they are shared."""
 
-_NUMBERS = frozenset({int, float, bool})
-_TEXT = {str}
+TEXT = frozenset({str})
+SCALARS = frozenset({int, float, bool, type(None)})
+LEAVES = SCALARS | TEXT
+"""The types of what JSON has that is no container."""
+
 _state = attrgetter("__class__", "__dict__", "__pydantic_extra__")
 
 
 class Is:
-    """A leaf's place in a copy: equal to that object, or to one of the same type that is written the same."""
+    """The copy of a leaf: equal to that very object, or to one of the same type that is written the same."""
 
     __slots__ = ("leaf",)
 
@@ -38,7 +41,7 @@ class Is:
         kind = type(leaf)
         if kind is not type(other):
             return False
-        if kind in _NUMBERS:
+        if kind in SCALARS:
             return other == leaf and (kind is not float or repr(other) == repr(leaf))  # -0.0 == 0.0
         return kind in types.FIXED and is_written_so(payload_of(leaf), payload_of(other))
 
@@ -84,12 +87,12 @@ class Shaped:
     __hash__ = None  # type: ignore[assignment]
 
     def is_written_so(self, value: Any) -> bool:
-        """Whether a container, of the same objects or others, would be written as the one that this is a copy of."""
+        """Whether a container would be written as the one that this is a copy of."""
         return type(value) is self._kind and is_written_so(self.payload, payload_of(value))
 
 
 def payload_of(value: Any) -> Any:
-    """What stands behind a value's tag; what equals nothing if it has none."""
+    """What stands behind a value's tag; `NEVER` if it has none."""
     tagged = types.tagged(value)
     if tagged is None:
         return NEVER
@@ -116,12 +119,12 @@ class Scalars(list[Any]):
 
 
 def look(value: Any) -> Any:
-    """What of a live value a copy is compared with."""
+    """The side of a live value that its copy is compared with."""
     return _state(value) if type(value) in messages.KNOWN else value
 
 
 def is_unchanged(copy: Any, value: Any) -> bool:
-    """Whether an object still is what its copy was made of, the order of a dict's keys included."""
+    """Whether an object still is what its copy was made of, down to the order of a dict's keys."""
     try:
         same: bool = copy == look(value)
     except Exception:  # noqa: BLE001 - what cannot be compared, an array say, took the place of what could
@@ -130,7 +133,7 @@ def is_unchanged(copy: Any, value: Any) -> bool:
 
 
 def is_written_so(copy: Any, value: Any) -> bool:
-    """Whether another object would be written as what a copy was made of: leaf by leaf of one type, keys in order."""
+    """Whether a value would be written as what a copy was made of: equal leaves of one type, keys in one order."""
     kind = type(value)
     if kind is str or value is None:
         return bool(copy == value)
@@ -142,11 +145,11 @@ def is_written_so(copy: Any, value: Any) -> bool:
         if kind is list:
             return all(map(is_written_so, copy, value))
         return not value or (
-            {*map(type, value)} == _TEXT
+            {*map(type, value)} == TEXT
             and [*copy] == [*value]
             and all(map(is_written_so, copy.values(), value.values()))
         )
-    if kind in _NUMBERS or kind in types.FIXED:
+    if kind in SCALARS or kind in types.FIXED:
         return bool((copy if type(copy) is Is else Is(copy)) == value)
     return kind in messages.KNOWN and type(copy) is tuple and _is_message_written_so(copy, value)
 

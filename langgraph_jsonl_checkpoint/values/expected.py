@@ -1,7 +1,8 @@
-"""The classes that a log may have rebuilt in this process: LangGraph's collector passes over some that schemas name.
+"""The classes that a log may have rebuilt in this process.
 
-It looks into no `Sequence` or `Mapping`, no type alias, no named tuple and no annotation of a function, so that what
-they name would come back as a dict.
+LangGraph collects those that a graph's schemas name, but looks into no `Sequence` or `Mapping`, no type alias, no
+named tuple and no annotation of a function: objects of the classes named there would come back as dicts. So all of
+these are looked into here.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 EXPECTED: set[tuple[str, ...]] = set()
 """The classes that this process has in a graph's schemas, was told to allow, or has stored: (module, name)."""
 
-# By which LangGraph's serializer knows what it can store.
+# Methods by which LangGraph's serializer knows an object that it can store.
 _DUMPS = "model_dump", "get_secret_value", "dict", "_asdict"
 
 
@@ -75,27 +76,27 @@ def _is_stored(cls: type) -> bool:
     )
 
 
-def _is_alias(told: Any) -> bool:
-    return type(told).__name__ == "TypeAliasType"  # of `typing` or of `typing_extensions`
+def _is_alias(hint: Any) -> bool:
+    return type(hint).__name__ == "TypeAliasType"  # of `typing` or of `typing_extensions`
 
 
-def _named_by(told: Any) -> Iterator[Any]:
+def _named_by(hint: Any) -> Iterator[Any]:
     """The types that a type is made of."""
-    origin = get_origin(told)
+    origin = get_origin(hint)
     if origin is Annotated:
-        yield get_args(told)[0]
+        yield get_args(hint)[0]
     elif origin is not None and origin is not Literal:
         yield origin
-        yield from get_args(told)
-    elif isinstance(told, type):
-        if is_typeddict(told) or _is_stored(told):
-            yield from _hints(told)
-    elif _is_alias(told):
+        yield from get_args(hint)
+    elif isinstance(hint, type):
+        if is_typeddict(hint) or _is_stored(hint):
+            yield from _hints(hint)
+    elif _is_alias(hint):
         with contextlib.suppress(NameError):  # a `type` statement is looked at only now
-            yield from _resolved(told.__value__, told.__module__)
+            yield from _resolved(hint.__value__, hint.__module__)
     else:  # a NewType, a TypeVar
-        yield from (getattr(told, name) for name in ("__supertype__", "__bound__") if hasattr(told, name))
-        yield from getattr(told, "__constraints__", ())
+        yield from (getattr(hint, name) for name in ("__supertype__", "__bound__") if hasattr(hint, name))
+        yield from getattr(hint, "__constraints__", ())
 
 
 def _hints(annotated: Any) -> list[Any]:

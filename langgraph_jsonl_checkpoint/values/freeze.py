@@ -1,7 +1,7 @@
-"""Live channel values → parts: what is to be written, taken in one look, and compared with what was written before.
+"""Live channel values → parts: what is to be written, compared with what was written before.
 
-LangGraph saves in background threads while the graph goes on, so a value is frozen before the call returns control
-to anyone who could change it.
+LangGraph saves in background threads while the graph goes on. So a value is frozen before the call returns control to
+anyone who could change it, and each container is copied before it is looked at, as another thread may change it now.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from langgraph_jsonl_checkpoint.values import bulk, messages, types
 from langgraph_jsonl_checkpoint.values.copies import (
     EMPTY,
     NEVER,
+    TEXT,
     Is,
     Scalars,
     Shaped,
@@ -44,12 +45,12 @@ if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.values.known import Known
 
 LARGE_FIELD = 1024  # as LARGE, for a record's own fields, which should stay readable where they are
-_FOUND = types.HOLDERS | {list}  # what a list's elements may be that are looked for by their identity
-_WORTH_FINDING = 48  # bytes from which an element of a list gets a number that its equals can share
+_FOUND = types.HOLDERS | {list}  # types of a list's elements that are looked up by their identity
+_WORTH_FINDING = 48  # bytes from which an element of a list gets a number of its own, which equal elements share
 
 
 class _MemoryFoundError(Exception):
-    """A list holds the session memory that the saver lent it, which is no part of the state."""
+    """A list holds the session memory, which the saver put there and which is no part of the state."""
 
 
 class Freezer:
@@ -63,7 +64,7 @@ class Freezer:
     def __init__(self, known: Known, serde: Callable[[Any], Any]) -> None:
         self._known = known
         self._serde = serde
-        self._nevers = 0  # how many were given out: an item that got none tells all of its value
+        self._nevers = 0  # how many were given out; if none was for an item, its copy is of the whole value
 
     def _never(self) -> Any:
         self._nevers += 1
@@ -101,10 +102,10 @@ class Freezer:
 
     def fields(self, value: Mapping[str, Any], before: Any) -> Any:
         """The part of a record's fields. A name is a plain string, whatever subclass of it a graph was built with."""
-        value = dict(value)  # one look
+        value = dict(value)
         if (small := bulk.small_dict(value, LARGE_FIELD)) is not None:
             return small[0]
-        if not bulk.TEXT.issuperset(map(type, value)):
+        if not TEXT.issuperset(map(type, value)):
             value = {str.__str__(k) if isinstance(k, str) else k: field for k, field in value.items()}
         return self._dict(value, before, LARGE_FIELD)[0]
 
@@ -124,12 +125,11 @@ class Freezer:
         if item is None:
             item, size = self._new_message(value) if known else (None, 0)
             if item is None:
-                item = Item("message", self._serde(value), self._never(), value, told=False)
+                item = Item("message", self._serde(value), self._never(), value, copied=False)
             self._known.add(item, size)
         return item, item.copy, REFERENCE
 
     def _new_message(self, value: BaseMessage) -> tuple[Item | None, int]:
-        # One look: the fields are copied before anything is asked of them.
         cls, fields, extra = type(value), dict(value.__dict__), dict(value.__pydantic_extra__ or {})
         stored = messages.stored(cls, fields, extra)
         if stored is None or value.__pydantic_private__:
@@ -148,7 +148,7 @@ class Freezer:
                     tree[name] = part
                     size += n
         copies = cls, fields, None if value.__pydantic_extra__ is None else extra or EMPTY[dict]
-        return Item("message", tree, copies, value, whole=True, told=nevers == self._nevers), size
+        return Item("message", tree, copies, value, whole=True, copied=nevers == self._nevers), size
 
     def _like(
         self, value: BaseMessage, cls: type[BaseMessage], fields: dict[str, Any], extra: dict[str, Any]
@@ -160,25 +160,20 @@ class Freezer:
         old = self._known.last(value)
         if old is None or not old.whole:
             return None
-        known = old.copy[1]
+        old_cls, known, old_extra = old.copy
         try:
             changed = [name for name in fields if name not in known or known[name] != fields[name]]
-            if (
-                old.copy[0] != cls
-                or (old.copy[2] or {}) != extra
-                or fields.keys() != known.keys()
-                or "content" in changed
-            ):
+            if old_cls != cls or (old_extra or {}) != extra or fields.keys() != known.keys() or "content" in changed:
                 return None
         except Exception:  # noqa: BLE001 - what cannot be compared, an array say, took the place of what could
             return None
         if not changed:
-            return old  # another thread froze it since it was looked for: a task's writes and the next step's put
+            return old  # another thread froze it since: a task's writes and the next step's put may come together
         tree: dict[str, Any] = {"like": old}
         copies, nevers = dict(known), self._nevers
         for name in changed:
             tree[name], copies[name], _ = self._plain(fields[name])
-        return Item("message", tree, (old.copy[0], copies, old.copy[2]), value, told=nevers == self._nevers)
+        return Item("message", tree, (cls, copies, old_extra), value, copied=nevers == self._nevers)
 
     def _plain(self, value: Any) -> Frozen:
         """`freeze` for what stays inside its message, whatever its size, unless it holds messages itself."""
@@ -194,22 +189,22 @@ class Freezer:
             value = dict(value)
             if (small := bulk.small_dict(value, LARGE_FIELD)) is not None:
                 return *small, len(small[0])
-            if set(map(type, value)) == bulk.TEXT and not bulk.looks_like_a_tag(value):
+            if set(map(type, value)) == TEXT and not bulk.looks_like_a_tag(value):
                 items = {k: self._plain(v) for k, v in value.items()}
                 size = sum(r[2] + len(k) + 4 for k, r in items.items())
                 return {k: r[0] for k, r in items.items()}, {k: r[1] for k, r in items.items()}, size
         return self.freeze(value)
 
     def _dict(self, value: dict[Any, Any], before: Any, large: int) -> Frozen:
-        live, value = value, dict(value)  # one look: another thread may change it meanwhile
+        live, value = value, dict(value)
         if not value:
             return {}, {}, 2
-        if set(map(type, value)) != bulk.TEXT or bulk.looks_like_a_tag(value):
+        if set(map(type, value)) != TEXT or bulk.looks_like_a_tag(value):
             return self._tagged(value, before)
         if (small := bulk.small_dict(value, large)) is not None:
             text, copy = small
             return before if text == before else text, copy, len(text)
-        # What was written for this very dict, if anything: of an identity that was given away, the keys differ.
+        # The best to compare with is what was written for this very dict, in whatever place; unless its keys changed.
         found = self._known.find_container(live)
         if type(found) is not DictPart or found.parts.keys() != value.keys():
             found = before
@@ -239,7 +234,7 @@ class Freezer:
         return made, copies, size_of(made) if made.large else size
 
     def _list(self, value: list[Any], before: Any) -> Frozen:
-        value = value[:]  # one look: another thread may append meanwhile
+        value = value[:]
         try:
             return self._list_of(value, before)
         except _MemoryFoundError:
@@ -254,7 +249,7 @@ class Freezer:
             return scalars if type(before) is not ListPart else bulk.extended(value, before, scalars)
         old = before if type(before) is ListPart else self._known.find_container(value[0])
         if type(old) is not ListPart or type(old.states) is Scalars or 2 * len(value) < old.length:
-            # Nothing to compare with, or a few elements that are found one by one.
+            # There is nothing to compare with, or so little is left that its elements are found one by one.
             return self._new_list(value, None, [(-1, len(value))])
         stretches = stretches_of(old, view_of(value))
         if not stretches or stretches[0] != (0, old.length):
@@ -293,21 +288,21 @@ class Freezer:
         return made, self._copy_of(made), REFERENCE
 
     def _twin(self, old: ListPart | None, at: int, element: Any) -> Frozen | None:
-        """An element as the item that was written at its place, if it would be written the same.
+        """The item that was written at an element's place, for the element, if it would be written the same.
 
-        A run that begins has objects of its own: no identity tells them.
+        A new run has objects of its own for the state that it restored, so their identity tells nothing.
         """
         item = old.parts[at] if old is not None and at < old.length else None
         if type(item) is not Item or item.object is element:
             return None
         if item.tree is not None or not is_written_so(item.copy, element):
-            return None  # a number of a commit that is not on the disk yet may become another one's
+            return None  # its commit is not on the disk: if that fails, another value may get the number
         item = item.of(element)
         self._known.add(item, REFERENCE)
         return item, item.copy, REFERENCE
 
     def _element(self, element: Any) -> Frozen:
-        """An element of a list: a number of its own if it is worth finding again."""
+        """An element of a list, as an item with a number of its own if it is worth finding again."""
         if messages.is_lent(element):
             raise _MemoryFoundError
         if type(element) in _FOUND:
@@ -318,7 +313,7 @@ class Freezer:
         part, copy, size = self.freeze(element)
         if type(part) is Item or size < _WORTH_FINDING and is_plain(part):
             return part, copy, size
-        item = Item("value", part, copy, element, told=nevers == self._nevers)
+        item = Item("value", part, copy, element, copied=nevers == self._nevers)
         self._known.add(item, size)
         return item, copy, REFERENCE
 
@@ -328,7 +323,7 @@ class Freezer:
             tree = self._serde(value)
             size = len(tree["$serde"][1]) + 30 if type(tree) is dict else size_of(tree)
             large = size >= LARGE
-            return Item("value", tree, NEVER, value, told=False) if large else tree, self._never(), min(size, LARGE)
+            return Item("value", tree, NEVER, value, copied=False) if large else tree, self._never(), min(size, LARGE)
         tag, payload = tagged
         old = before.get(tag, NEVER) if type(before) is dict and len(before) == 1 else NEVER
         part, copy, size = self._payload(payload, old)
@@ -336,7 +331,7 @@ class Freezer:
         size += len(tag) + 5
         copy = Is(value) if type(value) in types.FIXED else Shaped(type(value), tag, copy)
         if size >= LARGE:
-            return Item("value", tree, NEVER, None, told=False), copy, REFERENCE
+            return Item("value", tree, NEVER, None, copied=False), copy, REFERENCE
         return tree, copy, size
 
     def _payload(self, payload: Any, before: Any) -> Frozen:

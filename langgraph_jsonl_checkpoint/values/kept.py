@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from langgraph_jsonl_checkpoint.values import messages
-from langgraph_jsonl_checkpoint.values.copies import EMPTY
+from langgraph_jsonl_checkpoint.values.copies import EMPTY, LEAVES
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
-_MOST, _SHORT = 8192, 4096  # messages that are kept, and bytes of the line of one: of a longer one its text is most
-_LEAVES = frozenset({str, int, float, bool, type(None)})
+_MOST = 8192  # messages that are kept
+_SHORT = 4096  # bytes of a message's line up to which it is kept: a longer one is mostly text, and not worth it
 
 
 class _Fields(NamedTuple):
     """What a message was read as: its class, its fields, those that are containers as JSON, and which were given.
 
-    Whoever gets a message may change it. Messages share strings and numbers; containers are decoded for each, which
-    is faster than to copy them.
+    Whoever gets a message may change it. So messages share strings and numbers only, and each gets containers of its
+    own: to decode them is faster than to copy them.
     """
 
     cls: type[BaseMessage]
@@ -59,7 +59,7 @@ class Kept:
                 self._fields[number] = None  # most are read once
             return
         state = message.__dict__
-        containers = {name: value for name, value in state.items() if type(value) not in _LEAVES}
+        containers = {name: value for name, value in state.items() if type(value) not in LEAVES}
         # In a line without tags, all of them are what JSON has; in any, an empty list or dict is.
         has_tags = b"$" in bytes(line)
         if message.__pydantic_extra__ or has_tags and any(type(v) not in EMPTY or v for v in containers.values()):

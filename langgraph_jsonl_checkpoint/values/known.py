@@ -13,10 +13,10 @@ _CONTAINERS = 64  # numbered containers that are remembered
 
 
 class Known:
-    """Items by the identity of the live object: finds a message again that put_writes stored before put.
+    """Items by the identity of the live object: `put` finds the messages that `put_writes` stored before it.
 
-    An item counts only while its object is what it was. Of two generations the older is dropped when the younger is
-    full, which bounds what is kept alive.
+    An item counts only while its object is what it was. There are two generations of items. The older one is dropped
+    when the younger one is full, which bounds what is kept alive.
     """
 
     def __init__(self, items: int = 2048, size: int = 4 << 20) -> None:
@@ -49,8 +49,8 @@ class Known:
     def find_container(self, key: object) -> ListPart | DictPart | None:
         """The last numbered container with this key: a dict, or a list's first element.
 
-        It is only what to compare with first: a state that is a channel's value, a write and a `Send`'s argument
-        is then written once.
+        The caller compares with it before anything else. So a state that is a channel's value, a write and a
+        `Send`'s argument is written once.
         """
         kept, part = self._containers.get(id(key), (None, None))
         return part if kept is key else None

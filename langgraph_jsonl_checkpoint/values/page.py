@@ -58,8 +58,8 @@ class Page:
         for part in self._made:
             if not isinstance(part, Item):
                 part.before = None
-            elif part.told:
-                part.tree = None  # its text is in the log; of its containers one copy is enough
+            elif part.copied:
+                part.tree = None  # its text is in the log, and what it is compared with is in its copy
 
     def drop(self) -> None:
         """The commit failed: what it numbered has no number."""

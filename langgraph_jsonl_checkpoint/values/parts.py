@@ -30,33 +30,33 @@ class Item:
     """A message or a large value: written once, then a number.
 
     Attributes:
-        object: The live object that it was made of, or that was read from it. Kept, so that its identity is its own.
+        object: The live object that it was made of, or that was read from it. Held, so that no other gets its id.
         kind: "message" or "value": the record type.
-        tree: What is written: a part. None once it is written, or if it was read from the log; `copy` tells it then.
+        tree: The part that is written. None once it is written, or if it was read from the log: `copy` is enough.
         whole: Whether it is a message that was written with all its fields, so that another can be like it.
         copy: The value to compare with.
-        told: Whether the copy tells the whole value: nothing in it is `NEVER`.
+        copied: Whether the copy is of the whole value: nothing in it is `NEVER`.
         number: Its number in the session, once it is written; None before.
         session: The token of the session generation that the number belongs to.
     """
 
-    __slots__ = ("copy", "kind", "number", "object", "session", "told", "tree", "whole")
+    __slots__ = ("copied", "copy", "kind", "number", "object", "session", "tree", "whole")
 
     def __init__(
-        self, kind: str, tree: Any, copy: Any, value: Any, *, whole: bool = False, told: bool = True
+        self, kind: str, tree: Any, copy: Any, value: Any, *, whole: bool = False, copied: bool = True
     ) -> None:
         self.object = value
         self.kind = kind
         self.tree = tree
         self.copy = copy
         self.whole = whole
-        self.told = told
+        self.copied = copied
         self.number: int | None = None
         self.session: object = None
 
     def of(self, value: Any) -> Item:
         """The item of another object that was read as what this one was written as."""
-        made = Item(self.kind, self.tree, self.copy, value, whole=self.whole, told=self.told)
+        made = Item(self.kind, self.tree, self.copy, value, whole=self.whole, copied=self.copied)
         made.number, made.session = self.number, self.session
         return made
 
@@ -107,7 +107,7 @@ class ListPart:
 
     @property
     def copy(self) -> Any:
-        """The list's copy, where it stands in another container; of messages a view is taken, not a copy."""
+        """The list's copy, for the container that it stands in. A list of messages has none: see `view_of`."""
         return NEVER if self.messages else self._states()
 
     def _states(self) -> list[Any]:
@@ -143,12 +143,12 @@ class ListPart:
 
 
 def state_of(copy: Any) -> Any:
-    """What of an element's copy stands among its list's states."""
+    """The side of an element's copy that stands among its list's states."""
     return copy[1] if type(copy) is tuple else copy
 
 
 def extra_of(copy: Any) -> Any:
-    """What of an element's copy stands among its list's extras."""
+    """The side of an element's copy that stands among its list's extras."""
     return copy[2] if type(copy) is tuple else None
 
 
@@ -184,7 +184,7 @@ class DictPart:
 def release(part: Any) -> None:
     """Let go of the live objects that a part was made of: the run that had them is over.
 
-    What it is compared with stays: the next run reads the same, as other objects.
+    The copies stay: the next run reads the same values, as other objects.
     """
     if type(part) is Item:
         part.object = None
@@ -204,7 +204,7 @@ def release(part: Any) -> None:
 
 
 def view_of(value: list[Any]) -> View:
-    """What of a live list its copies are compared with."""
+    """A live list as its part's columns are compared with it."""
     known = messages.KNOWN
     kinds = list(map(type, value))
     if known.issuperset(kinds):

@@ -1,4 +1,4 @@
-"""What a thread's next checkpoints are compared with: what its last ones were written from, or read as."""
+"""The parts of a thread's last checkpoints, written or read: its next ones are compared with them."""
 
 from __future__ import annotations
 

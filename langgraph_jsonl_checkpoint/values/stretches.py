@@ -21,7 +21,7 @@ def stretches_of(old: ListPart, new: View) -> list[tuple[int, int]]:
         rest = len(new.objects) - both
         return [(0, both)] * bool(both) + [(-1, rest)] * bool(rest)
     if set(map(id, old.objects[: old.length])).isdisjoint(map(id, new.objects)):
-        return [(-1, len(new.objects))]  # a run that begins has objects of its own
+        return [(-1, len(new.objects))]  # a new run has objects of its own for what it restored
     return [*_merged(_steps(old, new))]
 
 
@@ -66,7 +66,7 @@ def _steps(before: ListPart, after: View) -> Iterator[tuple[int, int]]:
             at = next((i for i in range(old + 1, olds) if same(i, new)), None)
         if at is None:
             yield -1, 1
-            # Changed in place, or put in between? The next one tells.
+            # Was the old one changed in place, or this one put before it? The next one tells.
             follows = new + 1 < news and old + 1 < olds and same(old + 1, new + 1)
             old, new = old + follows, new + 1
         else:

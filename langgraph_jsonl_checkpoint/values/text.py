@@ -10,7 +10,7 @@ _ADDRESS = re.compile(r"(<(?:[^<>]|<\w+>)*?) at 0x[0-9a-fA-F]+(?=[^<>]*>)")  # <
 
 
 def without_addresses(text: str) -> str:
-    """A text without the addresses in the `repr` of objects: they are others in each process, and tell nothing."""
+    """A text without the addresses in the `repr` of objects, which differ in each process and mean nothing."""
     return _ADDRESS.sub(r"\1", text)
 
 
@@ -18,12 +18,12 @@ def error_text(error: BaseException) -> str:
     """What is recorded of an error."""
     name = type(error).__name__
     if isinstance(error, CancelledError):
-        return name  # what comes with it is between those who cancel: a mark of asyncio's, or nothing
+        return name  # its text is of no use to a reader: a mark of asyncio's, or nothing
     return without_addresses(f"{name}: {error}")[:_LONGEST]
 
 
 def printable(text: str) -> str:
-    """A text on one line, with nothing in it that a terminal takes for a command: names may be strangers'."""
+    """A text on one line, without anything that a terminal takes for a command: a stranger may have chosen it."""
     return text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
 
 

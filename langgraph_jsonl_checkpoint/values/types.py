@@ -70,9 +70,8 @@ def _zoned(moment: datetime | time) -> Tagged:
     zone: tzinfo | str | None = moment.tzinfo
     if type(zone) is zoneinfo.ZoneInfo and zone.key:
         return tag, [moment.isoformat(), zone.key, moment.fold]  # the offset, too: zone data is not everywhere
-    if (
-        type(zone) is not timezone
-    ):  # pydantic's, dateutil's, a user's own: the log names no classes, so the offset stays
+    if type(zone) is not timezone:
+        # Pydantic's, dateutil's or a user's own. The log names no classes, so only its offset stays.
         offset = moment.utcoffset()
         zone = None if offset is None else timezone(offset)
     if not moment.fold and (zone is None or zone is UTC):
@@ -153,8 +152,8 @@ def _uncommand(payload: Any) -> Command[Any]:
 
 
 def _fraction(value: Fraction) -> Tagged | None:
-    told = [value.numerator, value.denominator]
-    return None if max(n.bit_length() for n in told) > _DIGITS else ("$fraction", told)
+    pair = [value.numerator, value.denominator]
+    return None if max(n.bit_length() for n in pair) > _DIGITS else ("$fraction", pair)
 
 
 def _unfraction(payload: Any) -> Fraction:
@@ -223,10 +222,10 @@ FIXED = frozenset(TAG) - HOLDERS
 """Types whose values never change and hold nothing that does."""
 
 
-def _field(told: list[Any], levels: int = _LEVELS) -> tuple[Any, ...]:
+def _field(descr: list[Any], levels: int = _LEVELS) -> tuple[Any, ...]:
     if not levels:
         raise ValueError("an array's type is nested too deeply")
-    name, kind, *shape = told
+    name, kind, *shape = descr
     return name, kind if type(kind) is str else [_field(f, levels - 1) for f in kind], *map(tuple, shape)
 
 
@@ -234,11 +233,11 @@ def _unnumpy(payload: Any) -> Any:
     import numpy as np  # noqa: PLC0415 - optional; only a log that holds an array needs it
     from numpy.lib.format import descr_to_dtype  # noqa: PLC0415
 
-    told, shape, order, text = payload
-    fields: Any = told if type(told) is str else [_field(f) for f in told]
+    descr, shape, order, text = payload
+    fields: Any = descr if type(descr) is str else [_field(f) for f in descr]
     dtype = descr_to_dtype(fields)  # numpy.dtype would make fields of the gaps between aligned ones
     if dtype.hasobject or dtype.kind not in _NUMPY_KINDS:
-        raise ValueError(f"an array of {told} is never stored")
+        raise ValueError(f"an array of {descr} is never stored")
     if shape is None and not dtype.itemsize:
         return np.zeros((), dtype)[()]  # an empty text, of which a buffer holds any number
     data = untag_bytes(text)
