@@ -73,14 +73,8 @@ class Freezer:
     def _copy_of(self, part: ListPart) -> Any:
         return self._never() if part.messages else part.copy
 
-    def freeze(self, value: Any, before: Any = None, large: int = LARGE) -> Frozen:
-        """A value's part, its copy, and the size of the part's text in bytes, about.
-
-        Args:
-            value: The live value.
-            before: The part that was written for the same place before.
-            large: Size from which a container is written as numbered entries.
-        """
+    def freeze(self, value: Any, before: Any = None) -> Frozen:
+        """A live value, frozen; `before` is the part that was written for the same place before."""
         kind = type(value)
         if kind is str:
             return self._text(value)
@@ -91,7 +85,7 @@ class Freezer:
         if kind is int or kind is float:
             return bulk.part_of_scalar(value), copy_of_number(value), 16
         if kind is dict:
-            return self._dict(value, before, large)
+            return self._dict(value, before, LARGE)
         if kind is list:
             return self._list(value, before)
         if kind in messages.KNOWN or isinstance(value, BaseMessage):

@@ -9,6 +9,7 @@ from langgraph_jsonl_checkpoint.values.copies import look
 if TYPE_CHECKING:
     from langgraph_jsonl_checkpoint.values.parts import DictPart, Item, ListPart
 
+_ITEMS, _SIZE = 2048, 4 << 20  # items of a generation, and bytes of their texts, from which the next one begins
 _CONTAINERS = 64  # numbered containers that are remembered
 
 
@@ -19,8 +20,7 @@ class Known:
     when the younger one is full, which bounds what is kept alive.
     """
 
-    def __init__(self, items: int = 2048, size: int = 4 << 20) -> None:
-        self._limits = items, size
+    def __init__(self) -> None:
         self._young: dict[int, Item] = {}
         self._old: dict[int, Item] = {}
         self._containers: dict[int, tuple[object, ListPart | DictPart]] = {}
@@ -41,7 +41,7 @@ class Known:
 
     def add(self, item: Item, size: int) -> None:
         """Remember an item by its object; `size` is the text's, about."""
-        if len(self._young) >= self._limits[0] or self._size >= self._limits[1]:
+        if len(self._young) >= _ITEMS or self._size >= _SIZE:
             self._old, self._young, self._size = self._young, {}, 0
         self._young[id(item.object)] = item
         self._size += size

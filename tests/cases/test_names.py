@@ -9,10 +9,12 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from cases.graphs import ChatState, at, chain, config, ids, put, sequence
 from langgraph_jsonl_checkpoint import JsonlSaver, ValueEncodingError
+from langgraph_jsonl_checkpoint.log import records
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -338,6 +340,38 @@ def test_a_thread_id_that_no_header_can_hold_is_refused(root: Path) -> None:
         put(saver, at(2), thread_id=name[: 1 << 21])
     with JsonlSaver(root) as saver:
         assert ids(saver.list(None)) == [at(2), at(1)]
+
+
+@pytest.mark.parametrize("name", ["a", "", "é", "\ud800", type("Name", (str,), {})("a")], ids=ascii)
+def test_a_record_has_its_names_as_plain_strings(name: str) -> None:
+    """Only its line knows how a name is written that JSON must not hold: whoever reads the record gets the name."""
+    made = [
+        records.Session(format=records.FORMAT, version=1, thread_id=name, workspace=name, parent=name),
+        records.Open(writer="w", within=[name, "b"]),
+        records.Writes(ns=name, checkpoint=name, task=name, path=name, writes=[(0, name, records.NO_TEXT)]),
+        records.Tool(task=name, call=name, status="requested", name=name, orphan=[name, "b"]),
+    ]
+    for record in made:
+        read = records.parse(records.type_of(record), records.line(0, "", record))
+        assert read == record
+        fields = msgspec.structs.asdict(read)
+        names = [
+            v for k, v in fields.items() if k in ("thread_id", "workspace", "parent", "ns", "task", "call", "name")
+        ]
+        names += [*fields.get("within", []), *(channel for _, channel, _ in fields.get("writes", []))]
+        assert {type(each) for each in names} <= {str}
+
+
+@pytest.mark.parametrize("field", ["ns", "checkpoint", "task", "path"])
+@pytest.mark.parametrize("odd", [None, 5, {"$str": 5}])
+def test_what_is_no_name_is_neither_written_nor_read_as_one(field: str, odd: object) -> None:
+    """A record without a name that it must have is no record."""
+    names: dict = {"ns": "", "checkpoint": "c", "task": "t", "path": ""}
+    with pytest.raises(TypeError):
+        records.line(0, "", records.Writes(**{**names, field: odd}, writes=[]))
+    text = msgspec.json.encode({**names, field: odd, "writes": []})
+    with pytest.raises(msgspec.DecodeError):
+        records.parse("writes", text)
 
 
 @pytest.mark.parametrize("wrong", [{}, {"configurable": {}}, {"configurable": {"checkpoint_ns": ""}}], ids=str)
