@@ -93,8 +93,9 @@ class Checkpoints:
             if ids := [name for name, seqs in held.items() if seqs[0] >= 0]:
                 self._newest_ids[ns] = max(ids)
         self._newest: dict[str, tuple[int, records.Checkpoint]] = {}
-        self._asked: tuple[list[int], int, dict[tuple[str, int], Write]] = ([], 1, {})  # the last writes, parsed
-        # By namespace and id, what of a checkpoint's writes is stored: a task and an index.
+        # The writes that a reader asked for last: their checkpoint's seqs, how many of these are parsed, and what
+        # those come to. By namespace and id, the same for writers, who only ask which writes are stored.
+        self._asked: tuple[list[int], int, dict[tuple[str, int], Write]] = ([], 1, {})
         self._stored: dict[tuple[str, str], tuple[list[int], int, set[tuple[str, int]]]] = {}
 
     def apply(self, kind: str, text: bytes, seq: int) -> None:

@@ -80,11 +80,11 @@ def survivors(
 ) -> Iterator[bytes]:
     """The lines that stay, in their order; the header is not among them.
 
-    Of an id that was put several times the last content stays, behind what it refers to. Of tool calls those stay
-    whose checkpoint stays, and those that somebody has yet to decide upon. Messages and values stay if something that
-    stays refers to them.
+    Of a checkpoint that was put several times the last content stays, behind what it refers to. A tool call stays if
+    its checkpoint does, or if somebody has yet to decide upon it. A message or a value stays if something that stays
+    refers to it.
     """
-    calls = {call.key for call in tools if _stays(call, fold, removal)} | {call.key for call in tools.unsettled()}
+    calls = {call.key for call in tools if _may_go_on(call, fold, removal)} | {call.key for call in tools.unsettled()}
     numbers: set[int] = set()
     stays: list[tuple[Line, records.Record | None]] = []
     for seq, line in enumerate(lines, 1):
@@ -93,13 +93,12 @@ def survivors(
         except msgspec.DecodeError as error:
             raise fold.lines.corrupt(seq, f"the record is not what its type says ({error})") from error
         if isinstance(record, records.Checkpoint):
-            key = record.ns, record.id
-            if removal.covers(*key) or fold.seq(*key) != seq:
-                continue
+            goes = removal.covers(record.ns, record.id) or fold.seq(record.ns, record.id) != seq
         elif isinstance(record, (records.Writes, records.Terminal)):
-            if removal.covers(record.ns, record.checkpoint):
-                continue
-        elif isinstance(record, records.Tool) and (record.task, record.call) not in calls:
+            goes = removal.covers(record.ns, record.checkpoint)
+        else:
+            goes = isinstance(record, records.Tool) and (record.task, record.call) not in calls
+        if goes:
             continue
         with reading(fold, seq, f"a {line.kind} record"):
             numbers.update(*map(thaw.numbers, texts_of(record)))
@@ -108,7 +107,7 @@ def survivors(
         yield from _rewritten(line, record, removal, numbers)
 
 
-def _stays(call: Call, fold: Checkpoints, removal: Removal) -> bool:
+def _may_go_on(call: Call, fold: Checkpoints, removal: Removal) -> bool:
     """Whether a tool call's task may still go on: its checkpoint stays, or is not stored and no later one took it."""
     if call.checkpoint is None:
         return True
