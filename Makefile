@@ -12,7 +12,7 @@ demo: $(VENV)/installed  ## an agent is killed with -9 and goes on from its thre
 test: $(VENV)/installed  ## the tests
 	$(BIN)/python -m pytest -q -n auto -m "not slow"
 
-test-slow: $(VENV)/installed  ## those that take over ten seconds each
+test-slow: $(VENV)/installed  ## those that take longest
 	$(BIN)/python -m pytest -q -n auto -m slow
 
 # Failing disks, races, damage, forgers and layouts know nothing of the versions of others.

@@ -140,8 +140,10 @@ def moments(root: Path, fsync: str, expected: dict[str, list[Seen]]) -> list[Mom
     return list(found.values())
 
 
-@pytest.mark.parametrize("share", [pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(300)]), 8])
-@pytest.mark.parametrize("fsync", POLICIES)
+ALL = [pytest.param(fsync, 1, marks=[pytest.mark.slow, pytest.mark.timeout(300)]) for fsync in POLICIES]
+
+
+@pytest.mark.parametrize(("fsync", "share"), [("checkpoint", 8), *ALL])
 def test_what_the_policy_promises_survives_a_power_cut(tmp_path: Path, expected: Any, fsync: str, share: int) -> None:
     """Whatever part of the unsynced is lost: what was promised is there, nothing else is, and it goes on."""
     found = moments(tmp_path / "run", fsync, expected)

@@ -40,7 +40,9 @@ def begin_with(threads: Path, root: Path, thread: str, state: str) -> Path:
 
 
 @pytest.mark.parametrize("state", ["plain", "packed before", "torn"])
-@pytest.mark.parametrize("thread", ["plain", "delta", "asks"])
+@pytest.mark.parametrize(
+    "thread", ["plain", *(pytest.param(thread, marks=pytest.mark.slow) for thread in ("delta", "asks"))]
+)
 def test_a_log_is_whole_wherever_the_process_that_packs_it_died(
     program: Program, threads: Path, tmp_path: Path, thread: str, state: str
 ) -> None:

@@ -105,7 +105,12 @@ def check_goes_on(root: Path, thread: str, before: Seen) -> None:
     whole(log_of(root, thread))
 
 
-@pytest.mark.parametrize("what", CALLS)
+LONG = {"delete runs", "prune torn"}
+
+
+@pytest.mark.parametrize(
+    "what", [pytest.param(what, marks=[pytest.mark.slow] if what in LONG else []) for what in CALLS]
+)
 def test_a_thread_is_as_before_or_as_after_a_killed_rewrite(
     program: Program, threads: Path, tmp_path: Path, what: str
 ) -> None:

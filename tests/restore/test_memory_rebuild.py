@@ -148,7 +148,9 @@ class Story:
         self.look()
 
 
-@pytest.mark.parametrize("shape", ["create_agent", "guard", "no hook"])
+@pytest.mark.parametrize(
+    "shape", [*(pytest.param(hooked, marks=pytest.mark.slow) for hooked in ("create_agent", "guard")), "no hook"]
+)
 @settings(max_examples=25, deadline=None)
 @given(turns=st.lists(TURN, min_size=1, max_size=3), data=st.data())
 def test_each_record_takes_it_to_where_a_rebuild_is(shape: str, turns: list[Any], data: st.DataObject) -> None:
