@@ -58,16 +58,28 @@ class Restorer(Caretaker):
         with self._restored(str(thread_id)) as restored:
             return restored.uncertain()
 
+    async def auncertain(self, thread_id: str) -> tuple[ToolCall, ...]:
+        """`uncertain` in a worker thread."""
+        return await submit(self.uncertain, thread_id)
+
     def session_memory(self, thread_id: str) -> SessionMemory:
         """What a session was about; `str` of it is the text for a model."""
         with self._restored(str(thread_id)) as restored:
             return restored.memory()
+
+    async def asession_memory(self, thread_id: str) -> SessionMemory:
+        """`session_memory` in a worker thread."""
+        return await submit(self.session_memory, thread_id)
 
     def accepts(self, thread_id: str, input_id: str) -> bool:
         """Whether an input is new to the thread, so that it is to be applied."""
         with self._sessions.use(str(thread_id)) as session:
             session.refresh()
             return str(input_id) not in session.checkpoints.inputs
+
+    async def aaccepts(self, thread_id: str, input_id: str) -> bool:
+        """`accepts` in a worker thread."""
+        return await submit(self.accepts, thread_id, input_id)
 
     def lease(self, thread_id: str) -> Lease:
         """A turn with a thread, for those who take turns: `resume_or_invoke` does."""

@@ -402,10 +402,13 @@ def test_an_unknown_thread_has_no_state(root: Path) -> None:
 
 
 async def test_an_event_loop_reads_the_same(program: Program, root: Path) -> None:
-    """`aresume_state` is `resume_state`."""
+    """`aresume_state` is `resume_state`, and so for all that reads."""
     program.kill("die_in_tool", root)
     with JsonlSaver(root) as saver:
         assert await saver.aresume_state(THREAD) == saver.resume_state(THREAD)
+        assert await saver.auncertain(THREAD) == saver.uncertain(THREAD) != ()
+        assert await saver.asession_memory(THREAD) == saver.session_memory(THREAD)
+        assert await saver.aaccepts(THREAD, "mail-1")
 
 
 def test_a_sealed_thread_is_read_by_its_serde(root: Path) -> None:
