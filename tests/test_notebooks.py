@@ -15,6 +15,7 @@ VARIES = re.compile(r"\d{4}-\d\d-\d\dT[\d:.+Z]+|[0-9a-f]{8}(-[0-9a-f]{4,12}){4}|
 NOTEBOOKS = sorted(Path(__file__).parent.parent.joinpath("notebooks").glob("*.ipynb"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_without_an_error(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each notebook runs from first to last in an empty directory, and shows what it was committed with."""

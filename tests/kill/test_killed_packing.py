@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from kill.conftest import Program
 
+THREADS = pytest.mark.parametrize(
+    "thread", ["plain", *(pytest.param(thread, marks=pytest.mark.slow) for thread in ("delta", "asks"))]
+)
 LEAST = 8  # how often packing comes to a kernel point at least
 
 
@@ -40,9 +43,7 @@ def begin_with(threads: Path, root: Path, thread: str, state: str) -> Path:
 
 
 @pytest.mark.parametrize("state", ["plain", "packed before", "torn"])
-@pytest.mark.parametrize(
-    "thread", ["plain", *(pytest.param(thread, marks=pytest.mark.slow) for thread in ("delta", "asks"))]
-)
+@THREADS
 def test_a_log_is_whole_wherever_the_process_that_packs_it_died(
     program: Program, threads: Path, tmp_path: Path, thread: str, state: str
 ) -> None:
@@ -94,7 +95,7 @@ def test_what_killed_packers_left_goes_when_the_log_is_packed(
     assert [file.name for file in log.parent.iterdir()] == [log.name]
 
 
-@pytest.mark.parametrize("thread", ["plain", "delta", "asks"])
+@THREADS
 def test_a_live_run_goes_on_over_a_killed_packer(
     program: Program, threads: Path, tmp_path: Path, thread: str
 ) -> None:

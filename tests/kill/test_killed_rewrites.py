@@ -105,7 +105,7 @@ def check_goes_on(root: Path, thread: str, before: Seen) -> None:
     whole(log_of(root, thread))
 
 
-LONG = {"delete runs", "prune torn"}
+LONG = {"delete runs", "prune torn", "prune delta", "prune asks"}
 
 
 @pytest.mark.parametrize(
