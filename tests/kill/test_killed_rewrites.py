@@ -108,9 +108,12 @@ def check_goes_on(root: Path, thread: str, before: Seen) -> None:
 LONG = {"delete runs", "prune torn", "prune delta", "prune asks"}
 
 
-@pytest.mark.parametrize(
-    "what", [pytest.param(what, marks=[pytest.mark.slow] if what in LONG else []) for what in CALLS]
-)
+def marked(what: str) -> Any:
+    """One of the calls, as a parameter."""
+    return pytest.param(what, marks=[pytest.mark.slow] if what in LONG else [])
+
+
+@pytest.mark.parametrize("what", [*map(marked, CALLS)])
 def test_a_thread_is_as_before_or_as_after_a_killed_rewrite(
     program: Program, threads: Path, tmp_path: Path, what: str
 ) -> None:
@@ -183,7 +186,7 @@ def go_on_over(root: Path, thread: str, meanwhile: Callable[[], Any]) -> list[An
     return found
 
 
-@pytest.mark.parametrize("what", ["prune plain", "prune delta", "prune asks", "delete runs"])
+@pytest.mark.parametrize("what", [*map(marked, ["prune plain", "prune delta", "prune asks", "delete runs"])])
 def test_a_live_run_goes_on_over_a_killed_rewrite(program: Program, threads: Path, tmp_path: Path, what: str) -> None:
     """A process in the middle of a superstep stores the rest of its run in the log that is there then."""
     call, (thread, *_), least = CALLS[what]

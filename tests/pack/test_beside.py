@@ -166,6 +166,7 @@ def test_threads_put_and_read_while_another_packs(root: Path) -> None:
             assert [m.content for m in found] == [prose((name, n), 200) for n in range(25)]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes as POSIX has them")
 def test_processes_put_while_others_pack(root: Path) -> None:
     """langgraph#8136: two processes put, a third packs without a pause: no checkpoint is lost, none twice."""
