@@ -171,9 +171,12 @@ def check_counts(cases: list[Case]) -> None:
     assert sum(case.raised for case in cases) > 150
 
 
-def test_a_failed_operation_costs_its_own_call(tmp_path: Path, expected: Any) -> None:
+@pytest.mark.parametrize(
+    "fsync", ["checkpoint", *(pytest.param(fsync, marks=pytest.mark.slow) for fsync in ("always", "never"))]
+)
+def test_a_failed_operation_costs_its_own_call(tmp_path: Path, expected: Any, fsync: str) -> None:
     """A call that could not be stored raises and is not there; the session waits to be read, then all goes on."""
-    check_counts(fail_each(tmp_path, "checkpoint", expected, [*FAULTS]))
+    check_counts(fail_each(tmp_path, fsync, expected, [*FAULTS]))
 
 
 @pytest.mark.slow
